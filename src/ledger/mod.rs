@@ -1,0 +1,1 @@
+//! Who holds what: one file per container, mapped by all its processes.

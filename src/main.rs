@@ -1,0 +1,2 @@
+//! The command-line companion of the preload library.
+fn main() {}
