@@ -1,1 +1,5 @@
 //! What must be asked of the kernel and the loader, each fact behind a safe function.
+
+mod privilege;
+
+pub use privilege::runs_with_raised_privilege;
