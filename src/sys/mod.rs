@@ -1,5 +1,7 @@
 //! What must be asked of the kernel and the loader, each fact behind a safe function.
 
+pub mod clock;
+pub mod fork;
 mod privilege;
 
 pub use privilege::runs_with_raised_privilege;
