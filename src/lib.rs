@@ -3,6 +3,22 @@
 //!
 //! `ARCHITECTURE.md` is the map; this list is the way of a request, outermost first.
 
+#[macro_use]
+pub mod api;
+pub mod abi;
+pub mod hook;
+
+pub mod resolve;
+
+pub mod entry;
+
+pub mod gate;
+pub mod policy;
+
+pub mod process;
+
 pub mod config;
+pub mod driver;
 pub mod ledger;
+pub mod log;
 pub mod sys;

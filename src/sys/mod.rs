@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod fork;
+pub mod object;
+pub mod output;
 mod privilege;
 
 pub use privilege::runs_with_raised_privilege;

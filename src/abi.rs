@@ -1,0 +1,179 @@
+//! The driver's binary interface, as far as a hook must read it: types, codes and layouts.
+//!
+//! Facts of the interface, from the public CUDA driver API and NVML references; layouts are asserted below.
+
+#![allow(non_camel_case_types, missing_docs)]
+
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+
+/// A `CUresult` or an `nvmlReturn_t`: both are C enums that fit an `int`, and 0 is success in both.
+pub type Code = c_int;
+
+pub const SUCCESS: Code = 0;
+
+/// `CUresult` values that the library itself answers.
+pub mod cuda {
+    use super::Code;
+    pub const OUT_OF_MEMORY: Code = 2;
+    pub const NOT_FOUND: Code = 500;
+    pub const NOT_PERMITTED: Code = 800;
+    pub const UNKNOWN: Code = 999;
+}
+
+/// `nvmlReturn_t` values that the library itself answers.
+pub mod nvml {
+    use super::Code;
+    pub const NO_PERMISSION: Code = 4;
+    pub const FUNCTION_NOT_FOUND: Code = 13;
+    pub const UNKNOWN: Code = 999;
+}
+
+/// A device ordinal, as `CUDA_VISIBLE_DEVICES` left it.
+pub type CUdevice = c_int;
+/// A device address.
+pub type CUdeviceptr = c_ulonglong;
+/// A device address of the 32-bit interface before CUDA 3.2.
+pub type CUdeviceptr_v1 = c_uint;
+
+/// Declares handles: pointers to something that only the driver looks into.
+macro_rules! handles {
+    ($($name:ident),*) => {$(
+        #[doc = concat!("Opaque `", stringify!($name), "`; only ever compared and passed on.")]
+        pub type $name = *mut c_void;
+    )*};
+}
+handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, CUgraph, nvmlDevice_t);
+
+/// A physical allocation of the virtual memory interface.
+pub type CUmemGenericAllocationHandle = c_ulonglong;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CUuuid {
+    pub bytes: [u8; 16],
+}
+
+/// `CUmemLocation`: where memory lies.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUmemLocation {
+    pub kind: c_int,
+    pub id: c_int,
+}
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+pub const LOCATION_DEVICE: c_int = 1;
+
+/// `CUmemAllocationProp`, as `cuMemCreate` takes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUmemAllocationProp {
+    pub kind: c_int,
+    pub requested_handle_types: c_int,
+    pub location: CUmemLocation,
+    pub win32_handle_metadata: *mut c_void,
+    pub alloc_flags: [u8; 8],
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR` (version 2).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_ARRAY_DESCRIPTOR {
+    pub width: usize,
+    pub height: usize,
+    pub format: c_int,
+    pub num_channels: c_uint,
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR` before CUDA 3.2.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_ARRAY_DESCRIPTOR_v1 {
+    pub width: c_uint,
+    pub height: c_uint,
+    pub format: c_int,
+    pub num_channels: c_uint,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR` (version 2).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_ARRAY3D_DESCRIPTOR {
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+    pub format: c_int,
+    pub num_channels: c_uint,
+    pub flags: c_uint,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR` before CUDA 3.2.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
+    pub width: c_uint,
+    pub height: c_uint,
+    pub depth: c_uint,
+    pub format: c_int,
+    pub num_channels: c_uint,
+    pub flags: c_uint,
+}
+
+/// `nvmlMemory_t`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct nvmlMemory_t {
+    pub total: c_ulonglong,
+    pub free: c_ulonglong,
+    pub used: c_ulonglong,
+}
+
+/// `nvmlMemory_v2_t`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct nvmlMemory_v2_t {
+    pub version: c_uint,
+    pub total: c_ulonglong,
+    pub reserved: c_ulonglong,
+    pub free: c_ulonglong,
+    pub used: c_ulonglong,
+}
+
+/// `nvmlPciInfo_t`, versions 2 and 3.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct nvmlPciInfo_t {
+    pub bus_id_legacy: [c_char; 16],
+    pub domain: c_uint,
+    pub bus: c_uint,
+    pub device: c_uint,
+    pub pci_device_id: c_uint,
+    pub pci_subsystem_id: c_uint,
+    pub bus_id: [c_char; 32],
+}
+
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
+pub const POINTER_ATTRIBUTE_MEMPOOL_HANDLE: c_int = 17;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+pub const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
+/// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, a `cuuint64_t`.
+pub const POOL_ATTRIBUTE_RESERVED_CURRENT: c_int = 5;
+/// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, a `cuuint64_t`.
+pub const POOL_ATTRIBUTE_USED_CURRENT: c_int = 7;
+/// `CUstreamCaptureStatus`: `CU_STREAM_CAPTURE_STATUS_NONE`.
+pub const CAPTURE_STATUS_NONE: c_int = 0;
+
+/// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`, and room to spare.
+pub const UUID_TEXT: usize = 96;
+
+/// Text as the driver writes it.
+pub type Text = *mut c_char;
+
+const _: () = {
+    assert!(size_of::<CUuuid>() == 16);
+    assert!(size_of::<CUmemAllocationProp>() == 32);
+    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24);
+    assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
+    assert!(size_of::<nvmlPciInfo_t>() == 68);
+    assert!(size_of::<nvmlMemory_t>() == 24);
+    assert!(size_of::<nvmlMemory_v2_t>() == 40);
+};

@@ -1,0 +1,88 @@
+//! THE table: every driver entry point that the library stands in front of, once.
+//!
+//! A row names the exported symbol, the base name and the version under which `cuGetProcAddress` answers it,
+//! whether it is the `plain` or the `per_thread` default-stream variant, its signature, the function in
+//! [`entry`](crate::entry) that serves it, and in words what it does to memory. Exports (in `build.rs`), the
+//! resolver, the hooks, `docs/coverage.md` and the tests are expansions of this macro; to add a hook, add a row.
+//!
+//! Versions are written as the driver writes them, 12080 for 12.8; NVML has no versions and carries 0.
+
+/// Calls `$expand!` with all rows of the table.
+#[macro_export]
+macro_rules! hooked_functions {
+    ($expand:ident) => {
+        $expand! {
+            cuInit = "cuInit" @ 2000 plain fn(flags: c_uint) via context::init: "the first call: refused where the quota is";
+            cuGetProcAddress = "cuGetProcAddress" @ 11030 plain fn(symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: u64) via resolver::get_proc_address: "hands out entry points";
+            cuGetProcAddress_v2 = "cuGetProcAddress" @ 12000 plain fn(symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int) via resolver::get_proc_address_v2: "hands out entry points";
+
+            cuMemGetInfo = "cuMemGetInfo" @ 2000 plain fn(free: *mut c_uint, total: *mut c_uint) via info::mem_get_info_v1: "reports the budget";
+            cuMemGetInfo_v2 = "cuMemGetInfo" @ 3020 plain fn(free: *mut usize, total: *mut usize) via info::mem_get_info: "reports the budget";
+            cuDeviceTotalMem = "cuDeviceTotalMem" @ 2000 plain fn(bytes: *mut c_uint, device: CUdevice) via info::device_total_mem_v1: "reports the budget";
+            cuDeviceTotalMem_v2 = "cuDeviceTotalMem" @ 3020 plain fn(bytes: *mut usize, device: CUdevice) via info::device_total_mem: "reports the budget";
+
+            cuMemAlloc = "cuMemAlloc" @ 2000 plain fn(address: *mut CUdeviceptr_v1, bytes: c_uint) via memory::alloc_v1: "takes device memory";
+            cuMemAlloc_v2 = "cuMemAlloc" @ 3020 plain fn(address: *mut CUdeviceptr, bytes: usize) via memory::alloc: "takes device memory";
+            cuMemAllocPitch = "cuMemAllocPitch" @ 2000 plain fn(address: *mut CUdeviceptr_v1, pitch: *mut c_uint, width: c_uint, height: c_uint, element: c_uint) via memory::alloc_pitch_v1: "takes device memory, rows padded";
+            cuMemAllocPitch_v2 = "cuMemAllocPitch" @ 3020 plain fn(address: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: c_uint) via memory::alloc_pitch: "takes device memory, rows padded";
+            cuMemAllocManaged = "cuMemAllocManaged" @ 6000 plain fn(address: *mut CUdeviceptr, bytes: usize, flags: c_uint) via memory::alloc_managed: "takes managed memory, charged in full";
+            cuMemFree = "cuMemFree" @ 2000 plain fn(address: CUdeviceptr_v1) via memory::free_v1: "gives memory back";
+            cuMemFree_v2 = "cuMemFree" @ 3020 plain fn(address: CUdeviceptr) via memory::free: "gives memory back";
+
+            cuMemAllocAsync = "cuMemAllocAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
+            cuMemAllocAsync_ptsz = "cuMemAllocAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
+            cuMemAllocFromPoolAsync = "cuMemAllocFromPoolAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async: "takes memory of a pool";
+            cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async: "takes memory of a pool";
+            cuMemFreeAsync = "cuMemFreeAsync" @ 11020 plain fn(address: CUdeviceptr, stream: CUstream) via pool::free_async: "gives memory back to its pool";
+            cuMemFreeAsync_ptsz = "cuMemFreeAsync" @ 11020 per_thread fn(address: CUdeviceptr, stream: CUstream) via pool::free_async: "gives memory back to its pool";
+            cuMemPoolTrimTo = "cuMemPoolTrimTo" @ 11020 plain fn(pool: CUmemoryPool, keep: usize) via pool::trim_to: "gives a pool's unused memory back";
+            cuMemPoolDestroy = "cuMemPoolDestroy" @ 11020 plain fn(pool: CUmemoryPool) via pool::destroy: "gives a pool's memory back";
+
+            cuStreamSynchronize = "cuStreamSynchronize" @ 2000 plain fn(stream: CUstream) via pool::synchronized: "gives back what pools hold above their thresholds";
+            cuStreamSynchronize_ptsz = "cuStreamSynchronize" @ 7000 per_thread fn(stream: CUstream) via pool::synchronized: "gives back what pools hold above their thresholds";
+            cuEventSynchronize = "cuEventSynchronize" @ 2000 plain fn(event: CUevent) via pool::synchronized: "gives back what pools hold above their thresholds";
+            cuCtxSynchronize = "cuCtxSynchronize" @ 2000 plain fn() via pool::context_synchronized: "gives back what pools hold above their thresholds";
+            cuCtxSynchronize_v2 = "cuCtxSynchronize" @ 13000 plain fn(context: CUcontext) via pool::synchronized: "gives back what pools hold above their thresholds";
+
+            cuStreamBeginCapture = "cuStreamBeginCapture" @ 10000 plain fn(stream: CUstream) via capture::begin_v1: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" @ 10000 per_thread fn(stream: CUstream) via capture::begin_v1: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCapture_v2 = "cuStreamBeginCapture" @ 10010 plain fn(stream: CUstream, mode: c_int) via capture::begin: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" @ 10010 per_thread fn(stream: CUstream, mode: c_int) via capture::begin: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCaptureToGraph = "cuStreamBeginCaptureToGraph" @ 12030 plain fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" @ 12030 per_thread fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph: "opens a capture, in which some queries are not allowed";
+            cuStreamEndCapture = "cuStreamEndCapture" @ 10000 plain fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
+            cuStreamEndCapture_ptsz = "cuStreamEndCapture" @ 10000 per_thread fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
+
+            cuMemCreate = "cuMemCreate" @ 10020 plain fn(handle: *mut CUmemGenericAllocationHandle, bytes: usize, properties: *const CUmemAllocationProp, flags: u64) via vmm::create: "takes physical memory";
+            cuMemRelease = "cuMemRelease" @ 10020 plain fn(handle: CUmemGenericAllocationHandle) via vmm::release: "drops a reference to physical memory";
+            cuMemMap = "cuMemMap" @ 10020 plain fn(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64) via vmm::map: "keeps physical memory by mapping it";
+            cuMemUnmap = "cuMemUnmap" @ 10020 plain fn(address: CUdeviceptr, bytes: usize) via vmm::unmap: "drops the mappings of a range";
+            cuMemRetainAllocationHandle = "cuMemRetainAllocationHandle" @ 11000 plain fn(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void) via vmm::retain: "keeps physical memory by one more reference";
+            cuMemImportFromShareableHandle = "cuMemImportFromShareableHandle" @ 10020 plain fn(handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void, kind: c_int) via vmm::import: "keeps another's physical memory";
+
+            cuArrayCreate = "cuArrayCreate" @ 2000 plain fn(array: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR_v1) via array::create_v1: "takes device memory in an opaque layout";
+            cuArrayCreate_v2 = "cuArrayCreate" @ 3020 plain fn(array: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR) via array::create: "takes device memory in an opaque layout";
+            cuArray3DCreate = "cuArray3DCreate" @ 2000 plain fn(array: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR_v1) via array::create_3d_v1: "takes device memory in an opaque layout";
+            cuArray3DCreate_v2 = "cuArray3DCreate" @ 3020 plain fn(array: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) via array::create_3d: "takes device memory in an opaque layout";
+            cuArrayDestroy = "cuArrayDestroy" @ 2000 plain fn(array: CUarray) via array::destroy: "gives an array's memory back";
+            cuMipmappedArrayCreate = "cuMipmappedArrayCreate" @ 5000 plain fn(array: *mut CUmipmappedArray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint) via array::create_mipmapped: "takes device memory for all levels";
+            cuMipmappedArrayDestroy = "cuMipmappedArrayDestroy" @ 5000 plain fn(array: CUmipmappedArray) via array::destroy_mipmapped: "gives all levels back";
+
+            cuCtxCreate = "cuCtxCreate" @ 2000 plain fn(context: *mut CUcontext, flags: c_uint, device: CUdevice) via context::create: "takes what a context takes";
+            cuCtxCreate_v2 = "cuCtxCreate" @ 3020 plain fn(context: *mut CUcontext, flags: c_uint, device: CUdevice) via context::create: "takes what a context takes";
+            cuCtxCreate_v3 = "cuCtxCreate" @ 11040 plain fn(context: *mut CUcontext, affinity: *const c_void, count: c_int, flags: c_uint, device: CUdevice) via context::create_v3: "takes what a context takes";
+            cuCtxCreate_v4 = "cuCtxCreate" @ 12050 plain fn(context: *mut CUcontext, parameters: *const c_void, flags: c_uint, device: CUdevice) via context::create_v4: "takes what a context takes";
+            cuCtxDestroy = "cuCtxDestroy" @ 2000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
+            cuCtxDestroy_v2 = "cuCtxDestroy" @ 4000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
+            cuCtxDetach = "cuCtxDetach" @ 2000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
+            cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" @ 7000 plain fn(context: *mut CUcontext, device: CUdevice) via context::retain_primary: "takes what a context takes, the first time";
+            cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease" @ 7000 plain fn(device: CUdevice) via context::release_primary: "gives back the primary context, the last time";
+            cuDevicePrimaryCtxRelease_v2 = "cuDevicePrimaryCtxRelease" @ 11000 plain fn(device: CUdevice) via context::release_primary: "gives back the primary context, the last time";
+            cuDevicePrimaryCtxReset = "cuDevicePrimaryCtxReset" @ 7000 plain fn(device: CUdevice) via context::release_primary: "gives back the primary context and all in it";
+            cuDevicePrimaryCtxReset_v2 = "cuDevicePrimaryCtxReset" @ 11000 plain fn(device: CUdevice) via context::release_primary: "gives back the primary context and all in it";
+
+            nvmlDeviceGetMemoryInfo = "" @ 0 plain fn(device: nvmlDevice_t, memory: *mut nvmlMemory_t) via nvml::memory_info: "reports the budget";
+            nvmlDeviceGetMemoryInfo_v2 = "" @ 0 plain fn(device: nvmlDevice_t, memory: *mut nvmlMemory_v2_t) via nvml::memory_info_v2: "reports the budget";
+        }
+    };
+}

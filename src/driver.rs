@@ -1,0 +1,174 @@
+//! The real driver, as the library itself calls it.
+//!
+//! The functions come from the very copy of libcuda that the hooked call leads to, so that two copies in one
+//! process are each asked about their own contexts. They are read from the copy's symbol table: nothing is
+//! opened, and whoever interposes on these names is not disturbed by our questions.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::abi::*;
+use crate::sys::object::{self, Object};
+
+/// Copies of the driver's libraries that one process may have mapped at a time.
+pub const MOST_DRIVERS: usize = 8;
+
+/// Declares the functions: a field that holds each, and a method that calls it.
+macro_rules! driver_functions {
+    ($($(#[$doc:meta])* fn $method:ident = $($symbol:literal)|+ ($($arg:ident: $ty:ty),*);)*) => {
+        /// One mapped copy of libcuda or libnvidia-ml. Lives for the whole process (and its children's).
+        pub struct Driver {
+            /// Where it is loaded; 0 while unused.
+            base: AtomicUsize,
+            $($method: AtomicPtr<c_void>,)*
+        }
+
+        impl Driver {
+            const fn unused() -> Self {
+                Driver { base: AtomicUsize::new(0), $($method: AtomicPtr::new(core::ptr::null_mut()),)* }
+            }
+
+            /// Looks the functions up in `object`. Two threads may do so at once: they store the same.
+            fn learn(&self, object: &Object) {
+                $(
+                    let found = [$($symbol),+].into_iter().find_map(|name: &CStr| object.function(name));
+                    let found = found.map_or(core::ptr::null_mut(), <*const c_void>::cast_mut);
+                    self.$method.store(found, Ordering::Relaxed);
+                )*
+            }
+
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// The driver's own code, or `CUDA_ERROR_NOT_FOUND` where this driver has no such function.
+                ///
+                /// # Safety
+                /// As the driver's function of that name asks.
+                pub unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Code> {
+                    let function = self.$method.load(Ordering::Relaxed);
+                    if function.is_null() {
+                        return Err(cuda::NOT_FOUND);
+                    }
+                    // SAFETY: the driver exports the symbol with this signature.
+                    let function: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(function) };
+                    // SAFETY: passed on from the caller.
+                    match unsafe { function($($arg),*) } {
+                        SUCCESS => Ok(()),
+                        code => Err(code),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+driver_functions! {
+    /// `cuCtxGetCurrent`: NULL where the thread has no context.
+    fn ctx_get_current = c"cuCtxGetCurrent" (context: *mut CUcontext);
+    /// `cuCtxGetDevice`: the current context's device.
+    fn ctx_get_device = c"cuCtxGetDevice" (device: *mut CUdevice);
+    /// `cuCtxPushCurrent`.
+    fn ctx_push = c"cuCtxPushCurrent_v2" | c"cuCtxPushCurrent" (context: CUcontext);
+    /// `cuCtxPopCurrent`.
+    fn ctx_pop = c"cuCtxPopCurrent_v2" | c"cuCtxPopCurrent" (context: *mut CUcontext);
+    /// `cuDevicePrimaryCtxGetState`: whether the device's primary context is up.
+    fn primary_state = c"cuDevicePrimaryCtxGetState" (device: CUdevice, flags: *mut c_uint, active: *mut c_int);
+    /// `cuDeviceGetCount`: the devices visible to this process.
+    fn device_count = c"cuDeviceGetCount" (count: *mut c_int);
+    /// `cuDeviceGetUuid`; version 2 answers a MIG slice's own UUID.
+    fn device_uuid = c"cuDeviceGetUuid_v2" | c"cuDeviceGetUuid" (uuid: *mut CUuuid, device: CUdevice);
+    /// `cuDeviceGetPCIBusId`.
+    fn device_pci = c"cuDeviceGetPCIBusId" (text: *mut c_char, size: c_int, device: CUdevice);
+    /// `cuDeviceTotalMem`: physical bytes.
+    fn device_total = c"cuDeviceTotalMem_v2" (bytes: *mut usize, device: CUdevice);
+    /// `cuMemGetInfo` of the current context's device: physical bytes.
+    fn mem_info = c"cuMemGetInfo_v2" (free: *mut usize, total: *mut usize);
+    /// `cuMemFree`.
+    fn mem_free = c"cuMemFree_v2" (address: CUdeviceptr);
+    /// `cuMemFreeAsync`.
+    fn mem_free_async = c"cuMemFreeAsync" (address: CUdeviceptr, stream: CUstream);
+    /// `cuMemFreeAsync` of the per-thread default stream.
+    fn mem_free_async_ptsz = c"cuMemFreeAsync_ptsz" (address: CUdeviceptr, stream: CUstream);
+    /// `cuMemRelease`.
+    fn mem_release = c"cuMemRelease" (handle: CUmemGenericAllocationHandle);
+    /// `cuMemGetAllocationPropertiesFromHandle`.
+    fn mem_properties = c"cuMemGetAllocationPropertiesFromHandle" (properties: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
+    /// `cuPointerGetAttribute`.
+    fn pointer_attribute = c"cuPointerGetAttribute" (value: *mut c_void, attribute: c_int, address: CUdeviceptr);
+    /// `cuMemPoolGetAttribute`. Not allowed while a capture is open.
+    fn pool_attribute = c"cuMemPoolGetAttribute" (pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
+    /// `cuMemPoolTrimTo`. Not allowed while a capture is open.
+    fn pool_trim = c"cuMemPoolTrimTo" (pool: CUmemoryPool, keep: usize);
+    /// `cuStreamIsCapturing`.
+    fn stream_is_capturing = c"cuStreamIsCapturing" (stream: CUstream, status: *mut c_int);
+    /// `cuArrayDestroy`.
+    fn array_destroy = c"cuArrayDestroy" (array: CUarray);
+    /// `nvmlDeviceGetUUID`.
+    fn nvml_uuid = c"nvmlDeviceGetUUID" (device: nvmlDevice_t, text: *mut c_char, size: c_uint);
+    /// `nvmlDeviceGetPciInfo`, whose version 2 has the same layout.
+    fn nvml_pci = c"nvmlDeviceGetPciInfo_v3" | c"nvmlDeviceGetPciInfo_v2" (device: nvmlDevice_t, pci: *mut nvmlPciInfo_t);
+    /// `nvmlDeviceGetIndex`: the place in PCI bus order.
+    fn nvml_index = c"nvmlDeviceGetIndex" (device: nvmlDevice_t, index: *mut c_uint);
+}
+
+static DRIVERS: [Driver; MOST_DRIVERS] = [const { Driver::unused() }; MOST_DRIVERS];
+
+impl Driver {
+    /// The copy of the driver that `address` lies in, if it lies in one, and its place among them.
+    ///
+    /// Allocates nothing; takes the loader's read lock.
+    pub fn holding(address: *const c_void) -> Option<usize> {
+        object::at(address, |object| is_driver(object).then(|| Self::register(object))).flatten().flatten()
+    }
+
+    /// Any mapped copy of the driver that has `function`, with the address of it there.
+    pub fn with(function: &CStr) -> Option<(usize, *const c_void)> {
+        object::visit(|object| match is_driver(object).then(|| object.function(function)).flatten() {
+            Some(found) => match Self::register(object) {
+                Some(index) => ControlFlow::Break((index, found)),
+                None => ControlFlow::Continue(()),
+            },
+            None => ControlFlow::Continue(()),
+        })
+    }
+
+    /// The copy in that place.
+    pub fn get(index: usize) -> Option<&'static Driver> {
+        DRIVERS.get(index)
+    }
+
+    fn register(object: &Object) -> Option<usize> {
+        let base = object.base();
+        let place = |wanted: usize| {
+            DRIVERS.iter().position(|driver| {
+                driver.base.compare_exchange(wanted, base, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            })
+        };
+        let known = DRIVERS.iter().position(|driver| driver.base.load(Ordering::Acquire) == base);
+        let index = known.or_else(|| place(0)).or_else(|| {
+            // A copy that was closed leaves its place to the next one.
+            let gone = |driver: &&Driver| {
+                let base = driver.base.load(Ordering::Acquire);
+                object::visit(|o| if o.base() == base { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                    .is_none()
+            };
+            place(DRIVERS.iter().find(gone)?.base.load(Ordering::Acquire))
+        })?;
+        DRIVERS[index].learn(object);
+        Some(index)
+    }
+}
+
+/// Whether an object is one of the driver's libraries, by what it calls itself: it may have been opened from
+/// anywhere and under any file name.
+fn is_driver(object: &Object) -> bool {
+    let name = match object.soname() {
+        Some(soname) => soname.to_bytes(),
+        None => object.path().to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default(),
+    };
+    [b"libcuda.so".as_slice(), b"libnvidia-ml.so"].iter().any(|prefix| {
+        name.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    })
+}

@@ -1,0 +1,187 @@
+//! The hooks as programs meet them: `extern "C"` functions that only translate. Judgement lives behind them.
+//!
+//! Expands the table: for each row a hook in [`COPIES`](crate::resolve::route::COPIES) copies, which finds where
+//! it leads, lets calls pass that are not ours to judge, and hands the others to the function the row names.
+
+mod array;
+mod capture;
+mod context;
+mod info;
+mod memory;
+mod nvml;
+mod pool;
+mod resolver;
+mod start;
+mod vmm;
+
+use core::cell::Cell;
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::abi::*;
+use crate::driver::Driver;
+use crate::hook::Hook;
+use crate::log::{self, Level};
+use crate::process::Process;
+use crate::process::contexts::Place;
+use crate::resolve::loader;
+use crate::resolve::names::Lookup;
+use crate::resolve::route;
+
+/// One call that is ours to judge. While it lives, hooked calls of the same thread pass straight through: memory
+/// is charged once, by the outermost, also where the driver calls its own exports.
+struct Call {
+    driver: usize,
+    process: &'static Process,
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Call {
+    /// Begins a call that leads to `driver`; `None` where this thread is inside another one. The thread's last
+    /// moments count as inside: nothing can be remembered then.
+    #[inline]
+    fn begin(driver: usize) -> Option<Call> {
+        match INSIDE.try_with(|inside| inside.replace(true)) {
+            Ok(false) => Some(Call { driver, process: Process::current() }),
+            _ => None,
+        }
+    }
+
+    /// The driver's functions, for questions of our own.
+    fn api(&self) -> Option<&'static Driver> {
+        Driver::get(self.driver)
+    }
+
+    /// Where a request of this thread lands; `None` where it has no context, and then the driver says so best.
+    #[inline]
+    fn place(&self) -> Option<Place> {
+        self.process.contexts.current(self.process, self.driver)
+    }
+}
+
+impl Drop for Call {
+    #[inline]
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|inside| inside.set(false));
+    }
+}
+
+/// Runs a hook's body; a panic, which would be a bug of ours, ends here and not in the program.
+#[inline]
+fn contained(hook: Hook, body: impl FnOnce() -> Code) -> Code {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        log::say(Level::Error, format_args!("internal error in {}", hook.info().symbol.to_string_lossy()));
+        if hook.is_nvml() { crate::abi::nvml::UNKNOWN } else { cuda::UNKNOWN }
+    })
+}
+
+/// What a hook answers whose function no loaded driver has.
+#[cold]
+fn absent(hook: Hook) -> Code {
+    if hook.is_nvml() { crate::abi::nvml::FUNCTION_NOT_FOUND } else { cuda::NOT_FOUND }
+}
+
+/// Any function, as far as its address goes.
+type Function = unsafe extern "C" fn();
+
+macro_rules! hooks {
+    ($($name:ident = $base:literal @ $since:literal $stream:ident
+       fn($($arg:ident: $ty:ty),*) via $family:ident :: $handler:ident : $effect:literal;)*) => {
+        /// The hooks, each named as the function it stands for.
+        #[allow(non_snake_case)]
+        mod hooks {
+            use super::*;
+            $(
+                pub unsafe extern "C" fn $name<const COPY: usize>($($arg: $ty),*) -> Code {
+                    let Some(route) = route::of(Hook::$name, COPY) else { return absent(Hook::$name) };
+                    // SAFETY: the route leads to the function of this name, whose signature the table states.
+                    let next: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(route.next) };
+                    let Some(call) = route.driver.and_then(Call::begin) else {
+                        // SAFETY: the caller's own arguments.
+                        return unsafe { next($($arg),*) };
+                    };
+                    // SAFETY: the caller's own arguments, with what the driver's function asks of them.
+                    contained(Hook::$name, || unsafe { $family::$handler(&call, next, $($arg),*) })
+                }
+            )*
+        }
+
+        /// The exported symbols: copy 0 of each hook, under a name that only the cdylib's link makes public.
+        #[allow(non_snake_case)]
+        mod exported {
+            $(unsafe extern "C" {
+                #[link_name = concat!("cuquota_entry_", stringify!($name))]
+                pub fn $name();
+            })*
+        }
+
+        $(trampoline!(stringify!($name), hooks::$name::<0>);)*
+
+        static COPIES: [[Function; route::COPIES]; Hook::COUNT] = [$({
+            const fn address(hook: unsafe extern "C" fn($($ty),*) -> Code) -> Function {
+                // SAFETY: nobody calls a `Function`; only its address is used.
+                unsafe { core::mem::transmute(hook) }
+            }
+            [
+                exported::$name,
+                address(hooks::$name::<1>),
+                address(hooks::$name::<2>),
+                address(hooks::$name::<3>),
+            ]
+        }),*];
+    };
+}
+
+/// Defines `cuquota_entry_NAME`, hidden, as a jump to a function; `build.rs` has the cdylib's link export it as
+/// `NAME`. So the public names exist in the library alone, and the command line and the tests, which link the
+/// same code, never stand in their own way.
+macro_rules! trampoline {
+    ($name:expr, $target:path) => {
+        core::arch::global_asm!(
+            concat!(".pushsection .text.cuquota_entry_", $name, ",\"ax\",@progbits"),
+            concat!(".globl cuquota_entry_", $name),
+            concat!(".hidden cuquota_entry_", $name),
+            concat!(".type cuquota_entry_", $name, ",@function"),
+            ".p2align 4",
+            concat!("cuquota_entry_", $name, ":"),
+            #[cfg(target_arch = "x86_64")]
+            "endbr64",
+            #[cfg(target_arch = "x86_64")]
+            "jmp {target}",
+            #[cfg(target_arch = "aarch64")]
+            "hint #34",
+            #[cfg(target_arch = "aarch64")]
+            "b {target}",
+            concat!(".size cuquota_entry_", $name, ", . - cuquota_entry_", $name),
+            ".popsection",
+            target = sym $target,
+        );
+    };
+}
+
+hooked_functions!(hooks);
+trampoline!("dlsym", loader::dlsym::<0>);
+trampoline!("dlvsym", loader::dlvsym::<0>);
+trampoline!("start", start::start);
+
+unsafe extern "C" {
+    #[link_name = "cuquota_entry_dlsym"]
+    fn exported_dlsym();
+    #[link_name = "cuquota_entry_dlvsym"]
+    fn exported_dlvsym();
+}
+
+/// Copy `copy` of `hook`, to hand out.
+pub fn pointer(hook: Hook, copy: usize) -> *const c_void {
+    COPIES[hook as usize][copy] as *const c_void
+}
+
+/// Copy `copy` of a look-up function, to hand out.
+pub fn look_up_pointer(function: Lookup, copy: usize) -> *const c_void {
+    let copies: [[Function; loader::COPIES]; 2] =
+        [[exported_dlsym, loader::dlsym::<1>], [exported_dlvsym, loader::dlvsym::<1>]];
+    copies[function as usize][copy] as *const c_void
+}

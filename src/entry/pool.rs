@@ -1,0 +1,188 @@
+//! Stream-ordered memory.
+
+use super::*;
+use crate::gate::{self, Charge};
+use crate::process::gpus::Gpu;
+use crate::process::pools::PoolId;
+
+use super::capture::is_captured;
+
+type AllocAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUstream) -> Code;
+
+/// `cuMemAllocAsync`: from the current pool of the stream's device.
+pub(super) unsafe fn alloc_async(
+    call: &Call,
+    next: AllocAsync,
+    address: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
+    // SAFETY: the caller's own arguments.
+    unsafe { pooled(call, || next(address, bytes, stream), address, bytes as u64, None, stream) }
+}
+
+type AllocFromPoolAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream) -> Code;
+
+/// `cuMemAllocFromPoolAsync`.
+pub(super) unsafe fn alloc_from_pool_async(
+    call: &Call,
+    next: AllocFromPoolAsync,
+    address: *mut CUdeviceptr,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Code {
+    // SAFETY: the caller's own arguments.
+    unsafe { pooled(call, || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), stream) }
+}
+
+/// The way of a request to a pool: reserve what the pool may grow by, ask the driver, charge what it then holds. If
+/// that cannot be learned or is above the budget after all, the memory goes back and the call fails.
+///
+/// # Safety
+/// `ask` makes the request with these outputs and this stream.
+unsafe fn pooled(
+    call: &Call,
+    ask: impl FnOnce() -> Code,
+    address: *mut CUdeviceptr,
+    bytes: u64,
+    pool: Option<CUmemoryPool>,
+    stream: CUstream,
+) -> Code {
+    let process = call.process;
+    // In a capture this makes a node of a graph and takes nothing yet.
+    let pass = address.is_null() || bytes == 0 || is_captured(call, stream);
+    let Some(place) = call.place().filter(|_| !pass) else { return ask() };
+    let known = pool.and_then(|pool| process.pools.find(call.driver, pool));
+    let gpu = known.map_or(place.gpu, |(_, gpu)| gpu);
+    let charge = match reserve(call, gpu, known.map(|(id, _)| id), bytes) {
+        Ok(charge) => charge,
+        Err(code) => return code,
+    };
+    // SAFETY: not NULL; the driver would write it.
+    let before = unsafe { *address };
+    let code = ask();
+    if code != SUCCESS {
+        return code;
+    }
+    // SAFETY: the driver has just written it.
+    let given = unsafe { *address };
+    let settled = match (known, pool) {
+        (Some((id, _)), _) => Ok(id),
+        (None, pool) => identify(call, given, pool, gpu),
+    }
+    .and_then(|id| {
+        process.pools.settle(process, id, charge.bytes())?;
+        Ok(id)
+    });
+    match settled {
+        Ok(id) => {
+            charge.hand_over();
+            process.allocations.insert_pooled(given, bytes, id);
+            SUCCESS
+        }
+        Err(code) => {
+            if let Some(api) = call.api() {
+                // SAFETY: the driver has just given this memory on this stream, and nobody has seen it.
+                let _ = unsafe { api.mem_free_async(given, stream) };
+            }
+            // SAFETY: as above; a failed call leaves its outputs alone.
+            unsafe { *address = before };
+            code
+        }
+    }
+}
+
+/// Reserves for a pool: the whole request where the budget has room for it, else what the pool must grow by, else
+/// after all pools gave up what they do not use.
+fn reserve(
+    call: &Call,
+    gpu: &'static Gpu,
+    pool: Option<PoolId>,
+    bytes: u64,
+) -> Result<Charge<'static>, Code> {
+    let process = call.process;
+    let mut trimmed = false;
+    let whole = gate::reserve_with(process, gpu, bytes, || {
+        trimmed = pool.is_none() && process.pools.trim(process, gpu);
+        trimmed
+    });
+    match (whole, pool) {
+        (Err(cuda::OUT_OF_MEMORY), Some(pool)) => {
+            let growth = process.pools.growth(process, pool, bytes);
+            gate::reserve(process, gpu, growth.min(bytes))
+        }
+        (whole, _) => whole,
+    }
+}
+
+/// The pool that memory at `address` came from.
+fn identify(call: &Call, address: CUdeviceptr, pool: Option<CUmemoryPool>, gpu: &'static Gpu) -> Result<PoolId, Code> {
+    let api = call.api().ok_or(cuda::NOT_FOUND)?;
+    let mut handle = pool.unwrap_or(core::ptr::null_mut());
+    if handle.is_null() {
+        // SAFETY: the output is a live local of the attribute's type.
+        unsafe { api.pointer_attribute((&raw mut handle).cast(), POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) }?;
+    }
+    call.process.pools.meet(call.driver, handle, gpu).ok_or(cuda::OUT_OF_MEMORY)
+}
+
+type FreeAsync = unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code;
+
+/// `cuMemFreeAsync`.
+pub(super) unsafe fn free_async(call: &Call, next: FreeAsync, address: CUdeviceptr, stream: CUstream) -> Code {
+    if is_captured(call, stream) {
+        // A node of a graph, which frees when it is launched.
+        // SAFETY: the caller's own arguments.
+        return unsafe { next(address, stream) };
+    }
+    // SAFETY: the caller's own arguments.
+    memory::freed(call, address, || unsafe { next(address, stream) })
+}
+
+type TrimTo = unsafe extern "C" fn(CUmemoryPool, usize) -> Code;
+
+/// `cuMemPoolTrimTo`.
+pub(super) unsafe fn trim_to(call: &Call, next: TrimTo, pool: CUmemoryPool, keep: usize) -> Code {
+    // SAFETY: the caller's own arguments.
+    let code = unsafe { next(pool, keep) };
+    if let Some((id, _)) = call.process.pools.find(call.driver, pool) {
+        // Where the driver does not say, the charge stays.
+        let _ = call.process.pools.settle(call.process, id, 0);
+    }
+    code
+}
+
+type Destroy = unsafe extern "C" fn(CUmemoryPool) -> Code;
+
+/// `cuMemPoolDestroy`. What is still live in the pool stays until it is freed, which the driver allows.
+pub(super) unsafe fn destroy(call: &Call, next: Destroy, pool: CUmemoryPool) -> Code {
+    let known = call.process.pools.find(call.driver, pool);
+    // SAFETY: the caller's own argument.
+    let code = unsafe { next(pool) };
+    if let (SUCCESS, Some((id, _))) = (code, known) {
+        call.process.pools.destroyed(call.process, id);
+    }
+    code
+}
+
+/// The ways to wait, after which a pool's memory above its threshold goes back to the card.
+type Wait = unsafe extern "C" fn(*mut c_void) -> Code;
+
+/// `cuStreamSynchronize` and `cuEventSynchronize`.
+pub(super) unsafe fn synchronized(call: &Call, next: Wait, what: *mut c_void) -> Code {
+    // SAFETY: the caller's own argument.
+    let code = unsafe { next(what) };
+    call.process.pools.refresh(call.process, call.driver);
+    code
+}
+
+type WaitAll = unsafe extern "C" fn() -> Code;
+
+/// `cuCtxSynchronize`.
+pub(super) unsafe fn context_synchronized(call: &Call, next: WaitAll) -> Code {
+    // SAFETY: takes nothing.
+    let code = unsafe { next() };
+    call.process.pools.refresh(call.process, call.driver);
+    code
+}

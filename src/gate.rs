@@ -1,0 +1,133 @@
+//! The way of a request: reserve -> driver -> commit or give back.
+//!
+//! Bytes are taken from the container's budget before the driver is asked, so that two requests can never be
+//! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.
+
+use crate::abi::{Code, cuda};
+use crate::ledger::{Ledger, Want};
+use crate::log::{self, Level};
+use crate::policy;
+use crate::process::Process;
+use crate::process::allocations::{Owner, Record};
+use crate::process::gpus::Gpu;
+use crate::process::physical::Gone;
+
+/// Bytes taken from the budget for a request that is on its way. Given back when dropped, unless it is settled.
+#[must_use]
+pub struct Charge<'process> {
+    process: &'process Process,
+    gpu: &'static Gpu,
+    bytes: u64,
+}
+
+impl Charge<'_> {
+    /// The bytes reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The request was granted and the driver took `taken` bytes: they stay charged.
+    pub fn settle(self, taken: u64) {
+        if let Some(index) = self.gpu.ledger {
+            let ledger = self.process.ledger();
+            if taken > self.bytes {
+                ledger.force(index, taken - self.bytes);
+            } else if taken < self.bytes {
+                ledger.give_back(index, self.bytes - taken);
+            }
+        }
+        core::mem::forget(self);
+    }
+
+    /// The request was granted, and somebody else accounts for all that was reserved.
+    pub fn hand_over(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        if let Some(index) = self.gpu.ledger {
+            self.process.ledger().give_back(index, self.bytes);
+        }
+    }
+}
+
+/// Reserves what a request of `bytes` on `gpu` may take, in whole blocks. The unused memory of pools is given up
+/// before a request is refused.
+///
+/// # Errors
+/// `CUDA_ERROR_NOT_PERMITTED` where there is no valid quota, `CUDA_ERROR_OUT_OF_MEMORY` above the budget.
+#[inline]
+pub fn reserve<'process>(process: &'process Process, gpu: &'static Gpu, bytes: u64) -> Result<Charge<'process>, Code> {
+    reserve_with(process, gpu, bytes, || process.pools.trim(process, gpu))
+}
+
+/// As [`reserve`], with `relieve` as the last resort before a refusal: true where it may have helped.
+///
+/// # Errors
+/// As [`reserve`].
+#[inline]
+pub fn reserve_with<'process>(
+    process: &'process Process,
+    gpu: &'static Gpu,
+    bytes: u64,
+    relieve: impl FnOnce() -> bool,
+) -> Result<Charge<'process>, Code> {
+    if !process.budget.permits() {
+        return Err(cuda::NOT_PERMITTED);
+    }
+    process.tend();
+    let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
+    let Some(index) = gpu.ledger else {
+        log::say(Level::Error, format_args!("no room in the ledger for one more GPU: nothing is granted on it"));
+        return Err(cuda::OUT_OF_MEMORY);
+    };
+    let ledger: &Ledger = process.ledger();
+    let granted = ledger.reserve(index, want, gpu.limit()).or_else(|refusal| match relieve() {
+        true => ledger.reserve(index, want, gpu.limit()),
+        false => Err(refusal),
+    });
+    match granted {
+        Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes }),
+        Err(_) => {
+            log::say(
+                Level::Info,
+                format_args!(
+                    "refused {bytes} bytes on {}: {} of {} bytes are in use",
+                    gpu.identity.uuid_text(),
+                    ledger.used(index),
+                    gpu.limit()
+                ),
+            );
+            Err(cuda::OUT_OF_MEMORY)
+        }
+    }
+}
+
+/// The driver freed `record` at `address`: what that gave back to the card goes back to the budget.
+#[inline]
+pub fn freed(process: &Process, address: u64, record: Record) {
+    match record.owner {
+        Owner::Context(context) => {
+            let bytes = process.allocations.freed(address, record);
+            let gpu = process.contexts.gpu_of(context);
+            if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
+                process.ledger().give_back(index, bytes);
+            }
+        }
+        // The pool may keep it; where the driver does not say, the charge stays until it does.
+        Owner::Pool(pool) => {
+            let _ = process.pools.settle(process, pool, 0);
+        }
+    }
+}
+
+/// Physical memory is gone: its charge goes back to the budget.
+pub fn gone(process: &Process, pieces: impl IntoIterator<Item = Gone>) {
+    for piece in pieces {
+        if let Some(index) = piece.gpu.ledger {
+            process.ledger().give_back(index, piece.bytes);
+        }
+    }
+}

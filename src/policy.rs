@@ -1,0 +1,133 @@
+//! What may be had and what is shown: numbers in, verdicts out, nothing else.
+
+#![forbid(unsafe_code)]
+
+/// The driver's unit of device memory: what it takes from the card, it takes in blocks of 2 MiB.
+pub const BLOCK: u64 = 2 << 20;
+
+/// Total and free memory of a GPU, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// All there is.
+    pub total: u64,
+    /// What can still be had.
+    pub free: u64,
+}
+
+/// What a program inside sees of a card: a GPU of the size it was given, of which its container's own usage is
+/// taken, and never more free than the card really has.
+#[must_use]
+pub fn visible(physical: Memory, limit: u64, used: u64) -> Memory {
+    let total = physical.total.min(limit);
+    Memory { total, free: total.saturating_sub(used).min(physical.free) }
+}
+
+/// `bytes` in whole blocks; `u64::MAX`, which nobody is granted, where that does not fit.
+#[must_use]
+pub fn blocks(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
+}
+
+/// The most that one context is believed to take. A larger rise of the card's usage is somebody else's memory.
+const MOST_PLAUSIBLE_CONTEXT: u64 = 1 << 30;
+/// What a context is taken to cost while nothing better is known: contexts of current drivers take between 100
+/// and 500 MiB.
+const TYPICAL_CONTEXT: u64 = 256 << 20;
+
+/// What one context costs, from what was `learned` before and the part of the card's usage that nothing known
+/// explains now that this context is up: the smallest plausible rise ever seen.
+#[must_use]
+pub fn context_cost(learned: Option<u64>, unexplained: u64) -> ContextCost {
+    let plausible = (1..=MOST_PLAUSIBLE_CONTEXT).contains(&unexplained);
+    match (learned, plausible) {
+        (Some(learned), true) => ContextCost::Learned(learned.min(unexplained)),
+        (Some(learned), false) => ContextCost::Learned(learned),
+        (None, true) => ContextCost::Learned(unexplained),
+        (None, false) => ContextCost::Guessed(TYPICAL_CONTEXT),
+    }
+}
+
+/// What a context is charged, in bytes.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextCost {
+    /// Seen on this GPU with this driver.
+    Learned(u64),
+    /// Not seen yet.
+    Guessed(u64),
+}
+
+impl ContextCost {
+    /// The charge.
+    pub fn bytes(self) -> u64 {
+        match self {
+            ContextCost::Learned(bytes) | ContextCost::Guessed(bytes) => bytes,
+        }
+    }
+}
+
+/// The bytes of an array: rows padded to 64 bytes, heights to 8 rows, the tiles in which the driver lays arrays
+/// out; `levels` of a mipmap, each half the size of the one before; in whole blocks.
+#[must_use]
+pub fn array_bytes(width: u64, height: u64, depth: u64, element: u64, levels: u64) -> u64 {
+    let level = |level: u64| -> Option<u64> {
+        let part = |extent: u64| (extent >> level.min(63)).max(1);
+        let row = part(width).checked_mul(element)?.checked_next_multiple_of(64)?;
+        let rows = if height == 0 { 1 } else { part(height).checked_next_multiple_of(8)? };
+        row.checked_mul(rows)?.checked_mul(if depth == 0 { 1 } else { part(depth) })
+    };
+    let sum = (0..levels.clamp(1, 64)).try_fold(0u64, |sum, at| sum.checked_add(level(at)?));
+    sum.map_or(u64::MAX, blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_program_sees_the_smaller_of_budget_and_card() {
+        let card = Memory { total: 16 * GIB, free: 16 * GIB };
+        assert_eq!(visible(card, 4 * GIB, GIB), Memory { total: 4 * GIB, free: 3 * GIB });
+        assert_eq!(visible(card, 32 * GIB, GIB), Memory { total: 16 * GIB, free: 15 * GIB });
+        assert_eq!(visible(card, u64::MAX, 0), card);
+    }
+
+    #[test]
+    fn free_is_what_can_really_be_had() {
+        let crowded = Memory { total: 16 * GIB, free: GIB / 2 };
+        assert_eq!(visible(crowded, 4 * GIB, GIB).free, GIB / 2);
+    }
+
+    #[test]
+    fn usage_above_the_limit_leaves_nothing_and_never_wraps() {
+        let card = Memory { total: 16 * GIB, free: 10 * GIB };
+        assert_eq!(visible(card, 4 * GIB, 5 * GIB).free, 0);
+        assert_eq!(visible(card, 0, 5 * GIB), Memory { total: 0, free: 0 });
+    }
+
+    #[test]
+    fn rounding_never_wraps() {
+        assert_eq!(blocks(0), 0);
+        assert_eq!(blocks(1), BLOCK);
+        assert_eq!(blocks(BLOCK), BLOCK);
+        assert_eq!(blocks(u64::MAX), u64::MAX);
+        assert_eq!(array_bytes(u64::MAX, u64::MAX, u64::MAX, 16, 64), u64::MAX);
+    }
+
+    #[test]
+    fn the_smallest_plausible_rise_is_what_a_context_costs() {
+        assert_eq!(context_cost(None, 300 << 20), ContextCost::Learned(300 << 20));
+        assert_eq!(context_cost(Some(300 << 20), 600 << 20), ContextCost::Learned(300 << 20));
+        assert_eq!(context_cost(Some(300 << 20), 280 << 20), ContextCost::Learned(280 << 20));
+        assert_eq!(context_cost(None, 9 * GIB), ContextCost::Guessed(TYPICAL_CONTEXT));
+        assert_eq!(context_cost(None, 0), ContextCost::Guessed(TYPICAL_CONTEXT));
+    }
+
+    #[test]
+    fn arrays_are_charged_in_tiles_and_blocks() {
+        assert_eq!(array_bytes(1, 0, 0, 1, 1), BLOCK);
+        assert_eq!(array_bytes(1024, 1024, 16, 4, 1), 64 << 20);
+        assert_eq!(array_bytes(1024, 1024, 0, 4, 11), blocks((4 << 20) + (4 << 20) / 3 + 4096));
+    }
+}

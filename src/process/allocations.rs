@@ -1,0 +1,293 @@
+//! What lies at which address, for the frees.
+//!
+//! Small requests share the driver's 2 MiB blocks, and only the address that comes back tells which: a block is
+//! charged with the first address in it and given back with the last. Records take 16 bytes and their share of a
+//! hash table; they lie in shards by block, each with a lock of its own, so that threads seldom meet.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::policy::BLOCK;
+
+use super::contexts::ContextId;
+use super::pools::PoolId;
+
+/// Who pays for what lies at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Memory of a context, charged by the blocks it touches.
+    Context(ContextId),
+    /// Memory of a pool, charged by what the pool holds.
+    Pool(PoolId),
+}
+
+/// What lies at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its size in bytes, as asked for.
+    pub bytes: u64,
+    /// Who pays for it.
+    pub owner: Owner,
+}
+
+/// A [`Record`] in one word: 48 bits of size, a bit for the kind of owner, 15 bits of owner.
+#[derive(Clone, Copy)]
+struct Packed(u64);
+
+const SIZE_BITS: u32 = 48;
+const POOL: u64 = 1 << 63;
+
+impl Packed {
+    fn new(record: Record) -> Self {
+        let owner = match record.owner {
+            Owner::Context(ContextId(id)) => u64::from(id) << SIZE_BITS,
+            Owner::Pool(PoolId(id)) => POOL | u64::from(id) << SIZE_BITS,
+        };
+        // No device has memory that needs more bits.
+        Packed(owner | record.bytes & ((1 << SIZE_BITS) - 1))
+    }
+
+    fn open(self) -> Record {
+        let id = (self.0 >> SIZE_BITS) as u16 & ContextId::END;
+        let owner = if self.0 & POOL == 0 { Owner::Context(ContextId(id)) } else { Owner::Pool(PoolId(id)) };
+        Record { bytes: self.0 & ((1 << SIZE_BITS) - 1), owner }
+    }
+}
+
+/// Addresses and block numbers are spread well enough by one multiplication.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let product = u128::from(self.0 ^ value) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+type Table<T> = HashMap<u64, T, BuildHasherDefault<Spread>>;
+
+#[derive(Default)]
+struct Shard {
+    records: Table<Packed>,
+    /// Addresses that touch a block without filling it.
+    sharers: Table<u32>,
+}
+
+const SHARDS: usize = 64;
+
+/// A shard to a cache line, so that two locks do not share one.
+#[derive(Default)]
+#[repr(align(64))]
+struct Aligned(Mutex<Shard>);
+
+/// See the module. Thread-safe.
+pub struct Allocations {
+    shards: [Aligned; SHARDS],
+}
+
+impl Default for Allocations {
+    fn default() -> Self {
+        Allocations { shards: core::array::from_fn(|_| Aligned::default()) }
+    }
+}
+
+impl Allocations {
+    /// Records `bytes` at `address`, which the driver has just given to `context`. Answers what they take of the
+    /// card beyond what was taken before: whole blocks, in bytes.
+    pub fn insert(&self, address: u64, bytes: u64, context: ContextId) -> u64 {
+        let record = Packed::new(Record { bytes, owner: Owner::Context(context) });
+        let edges = Edges::of(address, bytes);
+        let mut taken = edges.whole;
+        let mut shard = self.shard(address);
+        shard.records.insert(address, record);
+        if let Some(first) = edges.first {
+            taken += shard.share(first);
+        }
+        drop(shard);
+        if let Some(last) = edges.last {
+            taken += self.shard(last * BLOCK).share(last);
+        }
+        taken
+    }
+
+    /// Records `bytes` at `address`, which come from `pool`.
+    pub fn insert_pooled(&self, address: u64, bytes: u64, pool: PoolId) {
+        let record = Packed::new(Record { bytes, owner: Owner::Pool(pool) });
+        self.shard(address).records.insert(address, record);
+    }
+
+    /// Takes the record of `address` out, before the driver is asked to free it: afterwards the same address may
+    /// at once be somebody else's. Followed by [`Self::put_back`] or [`Self::freed`].
+    pub fn take(&self, address: u64) -> Option<Record> {
+        self.shard(address).records.remove(&address).map(Packed::open)
+    }
+
+    /// The driver refused to free what was taken out.
+    pub fn put_back(&self, address: u64, record: Record) {
+        self.shard(address).records.insert(address, Packed::new(record));
+    }
+
+    /// The driver freed what was taken out. Answers what that gives back to the card, in bytes.
+    pub fn freed(&self, address: u64, record: Record) -> u64 {
+        match record.owner {
+            Owner::Context(_) => self.unshare(address, record.bytes),
+            Owner::Pool(_) => 0,
+        }
+    }
+
+    fn unshare(&self, address: u64, bytes: u64) -> u64 {
+        let edges = Edges::of(address, bytes);
+        [edges.first, edges.last]
+            .into_iter()
+            .flatten()
+            .fold(edges.whole, |given, block| given + self.shard(block * BLOCK).unshare(block))
+    }
+
+    /// A context is gone and everything in it: forgets all that, and answers what it gives back, in bytes.
+    pub fn drop_context(&self, context: ContextId) -> u64 {
+        self.drop_all(Owner::Context(context))
+    }
+
+    /// A pool is gone and everything in it.
+    pub fn drop_pool(&self, pool: PoolId) {
+        self.drop_all(Owner::Pool(pool));
+    }
+
+    fn drop_all(&self, owner: Owner) -> u64 {
+        let mut given = 0;
+        for shard in &self.shards {
+            let gone: Vec<(u64, Record)> = lock(shard)
+                .records
+                .extract_if(|_, record| record.open().owner == owner)
+                .map(|(address, record)| (address, record.open()))
+                .collect();
+            given += gone.iter().map(|(address, record)| self.freed(*address, *record)).sum::<u64>();
+        }
+        given
+    }
+
+    fn shard(&self, address: u64) -> MutexGuard<'_, Shard> {
+        let block = address / BLOCK;
+        lock(&self.shards[(block ^ block >> 6) as usize % SHARDS])
+    }
+}
+
+fn lock(shard: &Aligned) -> MutexGuard<'_, Shard> {
+    shard.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Shard {
+    /// One more address in `block`; what that takes of the card.
+    fn share(&mut self, block: u64) -> u64 {
+        let sharers = self.sharers.entry(block).or_insert(0);
+        *sharers += 1;
+        if *sharers == 1 { BLOCK } else { 0 }
+    }
+
+    /// One address less in `block`; what that gives back.
+    fn unshare(&mut self, block: u64) -> u64 {
+        match self.sharers.get_mut(&block) {
+            Some(1) => {
+                self.sharers.remove(&block);
+                BLOCK
+            }
+            Some(sharers) => {
+                *sharers -= 1;
+                0
+            }
+            None => 0,
+        }
+    }
+}
+
+/// The blocks that a range of addresses touches.
+struct Edges {
+    /// Bytes of blocks it fills, which nobody else can be in.
+    whole: u64,
+    /// The block it starts in, if it does not fill it.
+    first: Option<u64>,
+    /// The block it ends in, if that is another one and it does not fill it.
+    last: Option<u64>,
+}
+
+impl Edges {
+    fn of(address: u64, bytes: u64) -> Edges {
+        let end = address.saturating_add(bytes.max(1));
+        let (first, last) = (address / BLOCK, (end - 1) / BLOCK);
+        let (starts_whole, ends_whole) = (address % BLOCK == 0, end % BLOCK == 0);
+        if first == last {
+            let fills = starts_whole && ends_whole;
+            return Edges { whole: if fills { BLOCK } else { 0 }, first: (!fills).then_some(first), last: None };
+        }
+        let between = last - first - 1 + u64::from(starts_whole) + u64::from(ends_whole);
+        Edges {
+            whole: between * BLOCK,
+            first: (!starts_whole).then_some(first),
+            last: (!ends_whole).then_some(last),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: ContextId = ContextId(3);
+    const BASE: u64 = 0x200_0000_0000;
+
+    fn free(all: &Allocations, address: u64) -> u64 {
+        let record = all.take(address).unwrap();
+        all.freed(address, record)
+    }
+
+    #[test]
+    fn small_requests_pay_for_the_block_they_share_once() {
+        let all = Allocations::default();
+        assert_eq!(all.insert(BASE, 512, HERE), BLOCK);
+        assert_eq!(all.insert(BASE + 512, 512, HERE), 0);
+        assert_eq!(free(&all, BASE), 0);
+        assert_eq!(free(&all, BASE + 512), BLOCK);
+    }
+
+    #[test]
+    fn large_requests_pay_for_every_block_they_touch() {
+        let all = Allocations::default();
+        assert_eq!(all.insert(BASE, 3 * BLOCK, HERE), 3 * BLOCK);
+        assert_eq!(all.insert(BASE + 4 * BLOCK, 2 * BLOCK + 1, HERE), 3 * BLOCK);
+        assert_eq!(all.insert(BASE + 9 * BLOCK - 512, 1024, HERE), 2 * BLOCK);
+        assert_eq!(free(&all, BASE), 3 * BLOCK);
+        assert_eq!(free(&all, BASE + 4 * BLOCK), 3 * BLOCK);
+        assert_eq!(free(&all, BASE + 9 * BLOCK - 512), 2 * BLOCK);
+    }
+
+    #[test]
+    fn an_address_that_is_reused_while_it_is_freed_keeps_its_new_owner() {
+        let all = Allocations::default();
+        assert_eq!(all.insert(BASE, BLOCK, HERE), BLOCK);
+        let old = all.take(BASE).unwrap();
+        assert_eq!(all.insert(BASE, 2 * BLOCK, ContextId(4)), 2 * BLOCK);
+        assert_eq!(all.freed(BASE, old), BLOCK);
+        assert_eq!(all.take(BASE), Some(Record { bytes: 2 * BLOCK, owner: Owner::Context(ContextId(4)) }));
+    }
+
+    #[test]
+    fn a_context_takes_everything_in_it_along() {
+        let all = Allocations::default();
+        for at in 0..1000 {
+            all.insert(BASE + at * 512, 512, HERE);
+            all.insert(BASE + (at + 10) * 16 * BLOCK, BLOCK, ContextId(4));
+        }
+        all.insert_pooled(BASE - BLOCK, 512, PoolId(3));
+        assert_eq!(all.drop_context(HERE), BLOCK);
+        assert_eq!(all.drop_context(ContextId(4)), 1000 * BLOCK);
+        assert_eq!(all.take(BASE - BLOCK), Some(Record { bytes: 512, owner: Owner::Pool(PoolId(3)) }));
+    }
+}

@@ -1,0 +1,221 @@
+//! The contexts this process holds, and what they cost.
+//!
+//! NVIDIA's runtime gets its primary context through a private table, so a context may exist that no hook saw
+//! being made: it is met at the first hooked call that finds it current, and charged then.
+
+use core::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::{CUcontext, CUdevice};
+use crate::driver::Driver;
+use crate::policy::{self, ContextCost};
+
+use super::Process;
+use super::gpus::Gpu;
+
+/// A context of this process, small enough to stand in the record of every allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextId(pub u16);
+
+impl ContextId {
+    /// One more than the largest: what does not fit is not told apart from other contexts of its process.
+    pub const END: u16 = 0x7fff;
+}
+
+/// Where a request of this thread lands: its current context and the card of that.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The card.
+    pub gpu: &'static Gpu,
+    /// The context.
+    pub context: ContextId,
+}
+
+struct Entry {
+    handle: usize,
+    driver: usize,
+    gpu: &'static Gpu,
+    id: ContextId,
+    /// What it is charged, in bytes.
+    cost: u64,
+    /// Made by `cuCtxCreate`, rather than the primary context of its device.
+    created: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Contexts {
+    entries: Mutex<Vec<Entry>>,
+}
+
+/// Counts the times that a context went away or a process was born: what a thread remembers from before is void.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The context that this thread's last request found current.
+    static LAST: Cell<Option<(usize, usize, u32, Place)>> = const { Cell::new(None) };
+}
+
+/// Voids what threads remember.
+pub fn forget_last() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Contexts {
+    /// Where a request of this thread lands; `None` where the thread has no context of `driver`, and then the
+    /// driver itself says so best.
+    #[inline]
+    pub fn current(&self, process: &Process, driver: usize) -> Option<Place> {
+        let api = Driver::get(driver)?;
+        let mut context: CUcontext = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills.
+        unsafe { api.ctx_get_current(&mut context) }.ok()?;
+        if context.is_null() {
+            return None;
+        }
+        let generation = GENERATION.load(Ordering::Relaxed);
+        if let Some((handle, of, born, place)) = LAST.get() {
+            if handle == context as usize && of == driver && born == generation {
+                return Some(place);
+            }
+        }
+        let place = self.find(context as usize, driver).or_else(|| self.meet(process, driver, api, context, None))?;
+        LAST.set(Some((context as usize, driver, generation, place)));
+        Some(place)
+    }
+
+    fn find(&self, handle: usize, driver: usize) -> Option<Place> {
+        let entries = self.lock();
+        let entry = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver)?;
+        Some(Place { gpu: entry.gpu, context: entry.id })
+    }
+
+    /// The card of a context that is still there.
+    #[inline]
+    pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
+        // Most frees happen in the context of the last request.
+        if let Some((.., born, place)) = LAST.get() {
+            if place.context == context && born == GENERATION.load(Ordering::Relaxed) {
+                return Some(place.gpu);
+            }
+        }
+        self.lock().iter().find(|entry| entry.id == context).map(|entry| entry.gpu)
+    }
+
+    /// Takes notice of a context that a hooked call has just made or handed out. `created` tells `cuCtxCreate`
+    /// from the primary context of `device`.
+    pub fn made(&self, process: &Process, driver: usize, context: CUcontext, created: bool) {
+        let Some(api) = Driver::get(driver) else { return };
+        if self.find(context as usize, driver).is_some() {
+            return;
+        }
+        // Only a current context can be asked about its card.
+        // SAFETY: the driver has just handed this context out.
+        if unsafe { api.ctx_push(context) }.is_ok() {
+            self.meet(process, driver, api, context, Some(created));
+            let mut popped = core::ptr::null_mut();
+            // SAFETY: the output is a live local; it undoes the push above.
+            let _ = unsafe { api.ctx_pop(&mut popped) };
+        }
+    }
+
+    /// Charges the current context, seen for the first time.
+    #[cold]
+    fn meet(
+        &self,
+        process: &Process,
+        driver: usize,
+        api: &Driver,
+        context: CUcontext,
+        created: Option<bool>,
+    ) -> Option<Place> {
+        let mut device: CUdevice = 0;
+        // SAFETY: the output is a live local of the type that the driver fills.
+        unsafe { api.ctx_get_device(&mut device) }.ok()?;
+        let gpu = process.gpus.by_device(process, driver, device)?;
+        let cost = look_at_cost(process, api, gpu);
+        let mut entries = self.lock();
+        // Two threads may meet the same context at once.
+        let handle = context as usize;
+        let known = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver);
+        if let Some(entry) = known {
+            return Some(Place { gpu, context: entry.id });
+        }
+        let id = (0..ContextId::END).find(|id| entries.iter().all(|entry| entry.id.0 != *id));
+        let id = ContextId(id.unwrap_or(ContextId::END));
+        if let Some(index) = gpu.ledger {
+            process.ledger().force(index, cost);
+        }
+        entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
+        Some(Place { gpu, context: id })
+    }
+
+    /// A context was destroyed: its charge goes, and that of everything in it.
+    pub fn destroyed(&self, process: &Process, driver: usize, context: CUcontext) {
+        self.remove(process, |entry| entry.handle == context as usize && entry.driver == driver);
+    }
+
+    /// The primary context of `device` was released or reset. It goes with the last reference only, and the
+    /// driver says whether that was it.
+    pub fn primary_released(&self, process: &Process, driver: usize, device: CUdevice) {
+        let (Some(api), Some(gpu)) = (Driver::get(driver), process.gpus.by_device(process, driver, device)) else {
+            return;
+        };
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: the outputs are live locals of the types that the driver fills.
+        if unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok() && active == 0 {
+            self.remove(process, |entry| {
+                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu)
+            });
+        }
+    }
+
+    fn remove(&self, process: &Process, gone: impl Fn(&Entry) -> bool) {
+        let removed: Vec<Entry> = self.lock().extract_if(.., |entry| gone(entry)).collect();
+        if removed.is_empty() {
+            return;
+        }
+        forget_last();
+        for entry in removed {
+            let held = process.allocations.drop_context(entry.id) + process.arrays.drop_context(entry.id);
+            if let Some(index) = entry.gpu.ledger {
+                process.ledger().give_back(index, entry.cost + held);
+            }
+            process.pools.refresh(process, entry.driver);
+        }
+    }
+
+    /// Gives back what was charged for contexts before their cost was known better.
+    pub fn settle(&self, process: &Process) {
+        for entry in self.lock().iter_mut() {
+            let Some(index) = entry.gpu.ledger else { continue };
+            if let Some(learned) = process.ledger().context_cost(index).filter(|learned| *learned < entry.cost) {
+                process.ledger().give_back(index, entry.cost - learned);
+                entry.cost = learned;
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// What the context that is current for the first time costs: the part of the card's usage that nothing explains
+/// which this container knows of.
+fn look_at_cost(process: &Process, api: &Driver, gpu: &Gpu) -> u64 {
+    let Some(index) = gpu.ledger else { return 0 };
+    let ledger = process.ledger();
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the outputs are live locals of the types that the driver fills.
+    let unexplained = match unsafe { api.mem_info(&mut free, &mut total) } {
+        Ok(()) => ((total - free.min(total)) as u64).saturating_sub(ledger.used(index)),
+        Err(_) => 0,
+    };
+    let cost = policy::context_cost(ledger.context_cost(index), unexplained);
+    if let ContextCost::Learned(bytes) = cost {
+        ledger.learn_context_cost(index, bytes);
+    }
+    cost.bytes()
+}

@@ -1,0 +1,102 @@
+//! What one process knows: its quota, its ledger and what it holds.
+//!
+//! A [`Process`] is made at the first hooked call and belongs to the process that made it. A forked child owns
+//! nothing: it finds no `Process`, makes its own at its first hooked call, and never touches its parent's, whose
+//! locks may be held by threads that the child does not have.
+
+pub mod allocations;
+pub mod arrays;
+pub mod budget;
+pub mod contexts;
+pub mod gpus;
+pub mod physical;
+pub mod pools;
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+
+use crate::ledger::Ledger;
+use crate::log;
+use crate::sys::fork::ForkLocal;
+
+use allocations::Allocations;
+use arrays::Arrays;
+use budget::Budget;
+use contexts::Contexts;
+use gpus::Gpus;
+use physical::Physical;
+use pools::Pools;
+
+/// See the module.
+pub struct Process {
+    /// The quota file and whether it can be used.
+    pub budget: Budget,
+    /// The cards this process has met.
+    pub gpus: Gpus,
+    /// The contexts it holds.
+    pub contexts: Contexts,
+    /// Its addresses: plain, pitched and managed memory, and what it has from pools.
+    pub allocations: Allocations,
+    /// Its pools.
+    pub pools: Pools,
+    /// Its handles and mappings of the virtual memory interface.
+    pub physical: Physical,
+    /// Its arrays.
+    pub arrays: Arrays,
+    /// Captures begun and not ended, in which some questions to the driver are not allowed.
+    pub captures: AtomicUsize,
+    ledger: OnceLock<Ledger>,
+}
+
+static CURRENT: ForkLocal<Process> = ForkLocal::new();
+
+impl Process {
+    /// This process, known from its first call on.
+    #[inline]
+    pub fn current() -> &'static Process {
+        CURRENT.get_or_init(Process::new)
+    }
+
+    fn new() -> Process {
+        contexts::forget_last();
+        Process {
+            budget: Budget::find(),
+            gpus: Gpus::default(),
+            contexts: Contexts::default(),
+            allocations: Allocations::default(),
+            pools: Pools::default(),
+            physical: Physical::default(),
+            arrays: Arrays::default(),
+            captures: AtomicUsize::new(0),
+            ledger: OnceLock::new(),
+        }
+    }
+
+    /// The container's ledger, joined at the first need of it.
+    pub fn ledger(&self) -> &Ledger {
+        self.ledger.get_or_init(|| Ledger::attach(&self.budget.state(), self.budget.label().as_deref()))
+    }
+
+    /// What is due from time to time; costs a glance at the clock. Called where memory is asked for or shown,
+    /// outside all locks.
+    #[inline]
+    pub fn tend(&self) {
+        if let Some(lost) = self.ledger().housekeeping() {
+            log::always(format_args!(
+                "cuquota: the budget is not shared with the container's other processes, each is held to all of \
+                 it: {lost}"
+            ));
+        }
+        if self.budget.is_look_due() {
+            self.look_around();
+        }
+    }
+
+    #[cold]
+    fn look_around(&self) {
+        if self.budget.refresh() {
+            self.gpus.refresh_limits(self);
+        }
+        self.contexts.settle(self);
+    }
+}
