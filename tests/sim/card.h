@@ -29,7 +29,7 @@ struct sim_card;
 const char *sim_card_dir(void);
 
 /* The card of that index in the spec, opened (and created) at the first call. NULL when its files cannot be
- * had; one line on stderr then said why. Not to be called with sim_lock held by another thread of a fork. */
+ * had; one line on stderr then said why. */
 struct sim_card *sim_card(unsigned index);
 
 /* Forgets every card in a forked child, so that the child's life does not keep the parent's memory. */
@@ -42,7 +42,6 @@ uint64_t sim_card_process_bytes(struct sim_card *card);   /* bytes that this pro
 struct sim_card_client {
     pid_t pid;
     uint64_t bytes; /* its own blocks and the shared ones that it holds */
-    bool self;      /* this very process */
 };
 
 /* The living clients of a card, at most `max` of them into `out`; returns how many there are. */

@@ -63,6 +63,17 @@ CUresult sim_enter_always(struct sim_entry *entry);
         return call;                                                                                                  \
     }
 
+/* The same for calls that allocate: the spec's random delay comes first. */
+#define SIM_EXPORT_ALLOC(name, parameters, call)                                                                      \
+    SIM_API CUresult name parameters;                                                                                 \
+    SIM_API CUresult name parameters                                                                                  \
+    {                                                                                                                 \
+        SIM_ENTER(name);                                                                                              \
+        sim_delay();                                                                                                  \
+        SIM_LOCKED();                                                                                                 \
+        return call;                                                                                                  \
+    }
+
 enum sim_state sim_state(void);
 /* cuInit calls this once the machine is known to be good: opens the cards, arms teardown at exit. Called without the
  * lock, as often as cuInit is. Answers NOT_INITIALIZED in a child of a process that had initialised. */
@@ -173,6 +184,9 @@ CUresult sim_fill(CUdeviceptr to, uint32_t value, unsigned width, size_t count);
 CUresult sim_stream_check(CUstream stream);
 /* The context a stream belongs to. */
 CUresult sim_stream_context(CUstream stream, struct sim_context **context);
+/* Work given to a stream: done at once, or recorded (with a copy of `args`) when the stream is being captured. `run`
+ * may be NULL for work without effect, such as kernels. Checks the stream; wants the lock, as `run` does. */
+CUresult sim_work(CUstream stream, CUresult (*run)(const void *args), const void *args, size_t size);
 /* Whether work given to this stream is being captured rather than done. */
 bool sim_stream_capturing(CUstream stream);
 /* What a call that is unsafe during capture does first: answers 900 after invalidating the captures it breaks. */
