@@ -9,4 +9,5 @@ mod exports;
 fn main() {
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     exports::build(&out);
+    exports::link_unwinder(&out);
 }

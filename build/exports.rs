@@ -35,3 +35,17 @@ pub fn build(out: &Path) {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-init=cuquota_entry_start");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuquota.so");
 }
+
+/// Links the unwinder in, rather than needing `libgcc_s.so.1` at run time: an image without it would have every
+/// program die at start. rustc asks for `-lgcc_s`; a linker script of that name stands in for it.
+pub fn link_unwinder(out: &Path) {
+    let directory = out.join("unwinder");
+    std::fs::create_dir_all(&directory).expect("the build directory can be written");
+    std::fs::write(directory.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("the build directory can be written");
+    let compiler = cc::Build::new().get_compiler();
+    let found = compiler.to_command().arg("-print-file-name=libgcc_eh.a").output();
+    // A compiler that has it prints a path, another only the name.
+    if found.is_ok_and(|output| output.stdout.contains(&b'/')) {
+        println!("cargo::rustc-link-search=native={}", directory.display());
+    }
+}
