@@ -110,23 +110,12 @@ impl Names {
         let mut rows: Vec<_> =
             self.0.iter().filter_map(|n| n.asked.as_ref().map(|a| (a, &n.symbol))).collect();
         rows.sort();
-        let mut c = String::from("#include \"proctable.h\"\n");
+        let mut c = String::from("#include \"proctable.h\"\n#include \"thunk.h\"\n");
         for (at, (_, symbol)) in rows.iter().enumerate() {
             writeln!(c, "extern int {symbol}(void);\nextern int sim_inner_{at}(void);").unwrap();
         }
-        c.push_str(
-            "#if defined __x86_64__\n#define JUMP \"jmp\"\n#elif defined __aarch64__\n#define JUMP \"b\"\n",
-        );
-        c.push_str(
-            "#else\n#error \"procaddr=inner: write the jump instruction of this processor here\"\n#endif\n",
-        );
-        c.push_str(
-            "#define THUNK(n, target) asm(\".pushsection .text\\n.balign 16\\n.globl sim_inner_\" #n \\\n",
-        );
-        c.push_str("    \"\\n.hidden sim_inner_\" #n \"\\n.type sim_inner_\" #n \", %function\\nsim_inner_\" #n \\\n");
-        c.push_str("    \":\\n\" JUMP \" \" #target \"\\n.size sim_inner_\" #n \", .-sim_inner_\" #n \"\\n.popsection\");\n");
         for (at, (_, symbol)) in rows.iter().enumerate() {
-            writeln!(c, "THUNK({at}, {symbol})").unwrap();
+            writeln!(c, "SIM_THUNK({at}, {symbol})").unwrap();
         }
         c.push_str("const struct proc_row sim_proc_table[] = {\n");
         for (at, ((base, since, per_thread), symbol)) in rows.iter().enumerate() {
@@ -170,14 +159,8 @@ fn compile(sources: &[PathBuf], objects: &Path) -> Vec<PathBuf> {
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let object = objects.join(file_name(source)).with_extension("o");
                     let mut cc = compiler();
-                    cc.args([
-                        "-std=gnu11",
-                        "-Wall",
-                        "-Wextra",
-                        "-Werror",
-                        "-pthread",
-                        "-fno-semantic-interposition",
-                    ]);
+                    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+                    cc.arg("-fno-semantic-interposition");
                     cc.arg(format!("-I{SOURCES}")).arg("-c").arg(source).arg("-o").arg(object);
                     run(cc);
                 }
