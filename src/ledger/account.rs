@@ -17,6 +17,9 @@ impl GpuIndex {
     }
 }
 
+/// A number of bytes that nobody has as a limit.
+const NO_LIMIT_YET: u64 = u64::MAX - 1;
+
 /// Our use of one GPU.
 #[repr(align(64))]
 pub(super) struct Account {
@@ -30,6 +33,9 @@ pub(super) struct Account {
     pub limit: AtomicU64,
     pub refusals: AtomicU64,
     pub context_cost: AtomicU64,
+    /// Our shared word when it was last found to say more than this account, and how often in a row it was just that.
+    pub too_high: AtomicU64,
+    pub times_too_high: AtomicU64,
 }
 
 impl Account {
@@ -39,15 +45,22 @@ impl Account {
             uuid: [const { AtomicU64::new(0) }; 2],
             used: AtomicU64::new(0),
             high: AtomicU64::new(0),
-            limit: AtomicU64::new(u64::MAX),
+            limit: AtomicU64::new(NO_LIMIT_YET),
             refusals: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
+            too_high: AtomicU64::new(0),
+            times_too_high: AtomicU64::new(0),
         }
     }
 
     /// Units in use.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
+    }
+
+    /// Units in use, as far as a shared word can say it.
+    pub fn used_units(&self) -> u32 {
+        u32::try_from(self.used()).unwrap_or(u32::MAX)
     }
 
     /// The most units that were in use at a time.

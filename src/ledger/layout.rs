@@ -38,6 +38,8 @@ pub struct Header {
     pub allocated: AtomicU32,
     /// All slots that were ever taken are below this one. A hint, cut to [`SLOTS`].
     pub high_water: AtomicU32,
+    /// When the slots of the dead were last looked for, in milliseconds since boot. A hint.
+    pub last_sweep: AtomicU64,
     /// The container's name from its quota file.
     pub label: [AtomicU64; LABEL / 8],
 }

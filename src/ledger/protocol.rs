@@ -203,29 +203,29 @@ pub enum Attempt {
     Arbitrating,
 }
 
-/// A request that goes by the arbiter unless one is at work. Leases something in advance where there is plenty.
-pub fn attempt(board: &impl Board, own: usize, n: u32, slack: Slack, cap: u64) -> Attempt {
+/// A request that goes by the arbiter; if `courteous`, only while none is at work. Leases something in advance where there is
+/// plenty.
+pub fn attempt(board: &impl Board, own: usize, n: u32, slack: Slack, cap: u64, courteous: bool) -> Attempt {
     let in_flight = board.in_flight(own);
     in_flight.fetch_add(1, Ordering::AcqRel);
     // Either the arbiter sees us in flight, or we see that it is at work.
     fence(Ordering::SeqCst);
-    let outcome = if board.arbitrating().load(Ordering::Acquire) != 0 {
+    let outcome = if courteous && board.arbitrating().load(Ordering::Acquire) != 0 {
         Attempt::Arbitrating
     } else {
-        attempt_anyway(board, own, n, slack, cap)
+        grow_somehow(board, own, n, slack, cap).map_or(Attempt::Crowded, Attempt::Granted)
     };
     land(in_flight);
     outcome
 }
 
-fn attempt_anyway(board: &impl Board, own: usize, n: u32, slack: Slack, cap: u64) -> Attempt {
-    let slack = slack.of(cap, total(board).held + u64::from(n));
-    let granted = (slack > 0).then(|| grow(board, own, n, slack, cap)).flatten();
-    match granted.or_else(|| grow(board, own, n, 0, cap)) {
-        Some(total) => Attempt::Granted(total),
-        None if reclaim_others(board, own) == 0 => Attempt::Crowded,
-        None => grow(board, own, n, 0, cap).map_or(Attempt::Crowded, Attempt::Granted),
-    }
+fn grow_somehow(board: &impl Board, own: usize, n: u32, slack: Slack, cap: u64) -> Option<Total> {
+    let advance = slack.beyond(total(board).held + u64::from(n));
+    (advance > 0)
+        .then(|| grow(board, own, n, advance, slack.cap))
+        .flatten()
+        .or_else(|| grow(board, own, n, 0, cap))
+        .or_else(|| if reclaim_others(board, own) > 0 { grow(board, own, n, 0, cap) } else { None })
 }
 
 /// One in flight less; never below none, whatever was found there.
@@ -244,16 +244,18 @@ fn land(in_flight: &AtomicU32) {
 pub struct Slack {
     /// At most this many units,
     pub at_most: u32,
-    /// and one part in so many of what is left.
+    /// and one part in so many of what is left
     pub one_in: u32,
+    /// of this.
+    pub cap: u64,
 }
 
 impl Slack {
     /// Nothing in advance.
-    pub const NONE: Slack = Slack { at_most: 0, one_in: 1 };
+    pub const NONE: Slack = Slack { at_most: 0, one_in: 1, cap: 0 };
 
-    fn of(self, cap: u64, held: u64) -> u32 {
-        let share = cap.saturating_sub(held) / u64::from(self.one_in.max(1));
+    fn beyond(self, held: u64) -> u32 {
+        let share = self.cap.saturating_sub(held) / u64::from(self.one_in.max(1));
         share.min(u64::from(self.at_most)) as u32
     }
 }

@@ -1,7 +1,11 @@
 //! What must be asked of the kernel and the loader, each fact behind a safe function.
 
 pub mod clock;
+pub mod file;
 pub mod fork;
+pub mod identity;
+pub mod lock;
+pub mod mapping;
 pub mod object;
 pub mod output;
 mod privilege;

@@ -1,0 +1,330 @@
+//! A ledger file that this process has joined.
+
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::ffi::CString;
+
+use super::account::{Accounts, GpuIndex, claim, join};
+use super::layout::{FILE_SIZE, GPUS, Gpu, Header, LABEL, Preamble, SLOTS, Slot, gpu_offset, slot_offset};
+use super::lost::Fault;
+use super::place::{Opened, check_preamble, check_status};
+use super::protocol::{self, Board};
+use crate::sys::file::{File, Identity, Status};
+use crate::sys::identity::Me;
+use crate::sys::lock;
+use crate::sys::mapping::Mapping;
+
+/// The mapped file, and our slot in it.
+///
+/// The slot is ours for as long as the lock on its first byte is, and that lock is held by the mapping: nothing a program
+/// does to its descriptors releases it, a forked child does not have it, and it goes with the process.
+pub(super) struct Region {
+    map: Mapping,
+    slot: usize,
+    path: CString,
+    identity: Identity,
+    allocated: bool,
+    /// Holds the lock where the file system does not let the mapping hold it.
+    keeper: Option<File>,
+    /// The file's number of each GPU, plus one; 0 while unknown.
+    columns: [AtomicU8; GPUS],
+}
+
+/// What the check of a region found.
+pub(super) enum Check {
+    /// All is well, or cannot be judged from here.
+    Sound,
+    /// Another file has its name, or none has, or somebody else could have our slot.
+    Gone,
+    /// It is not a ledger any more.
+    Broken(Fault),
+}
+
+impl Region {
+    /// Maps an opened ledger and takes a slot in it.
+    pub fn join(opened: Opened) -> Result<Region, Fault> {
+        let Opened { file, path, identity, allocated } = opened;
+        let map = Mapping::shared(&file, FILE_SIZE).map_err(Fault::system("map it out of reach of forks"))?;
+        let columns = [const { AtomicU8::new(0) }; GPUS];
+        let mut region = Region { map, slot: SLOTS, path, identity, allocated, keeper: None, columns };
+        region.slot = region.lock_a_slot(&file)?;
+        drop(file);
+        region.keep_lock()?;
+        region.sign();
+        Ok(region)
+    }
+
+    /// Free slots first. What a dead owner or a vandal left in the others only the lock can tell.
+    fn lock_a_slot(&self, file: &File) -> Result<usize, Fault> {
+        for only_free in [true, false] {
+            for slot in 0..SLOTS {
+                let looks_free = self.slot_at(slot).pid.load(Ordering::Relaxed) == 0;
+                if looks_free == only_free
+                    && lock::try_lock(file, slot_offset(slot) as u64).map_err(Fault::system("lock a slot"))?
+                {
+                    return Ok(slot);
+                }
+            }
+        }
+        Err(Fault::NoSlot)
+    }
+
+    /// Sees that the lock is still there with the descriptor closed; keeps one where it is not (overlay).
+    fn keep_lock(&mut self) -> Result<(), Fault> {
+        let at = slot_offset(self.slot) as u64;
+        let file = self.reopen().ok_or(Fault::Moving)?;
+        if lock::is_locked(&file, at).map_err(Fault::system("ask for locks"))? {
+            return Ok(());
+        }
+        self.slot = self.lock_a_slot(&file)?;
+        self.keeper = Some(file.out_of_the_way());
+        Ok(())
+    }
+
+    /// Clears what the slot's last owner left, and writes who has it now.
+    fn sign(&self) {
+        let me = Me::look();
+        let slot = self.own();
+        wipe(slot);
+        slot.generation.fetch_add(1, Ordering::Relaxed);
+        slot.uid.store(me.uid, Ordering::Relaxed);
+        slot.start.store(me.start, Ordering::Relaxed);
+        slot.pid_namespace.store(me.pid_namespace, Ordering::Relaxed);
+        store_bytes(&slot.comm, &me.comm);
+        slot.pid.store(me.pid, Ordering::Release);
+        self.header().high_water.fetch_max(self.slot as u32 + 1, Ordering::AcqRel);
+    }
+
+    /// Writes the container's name into the head.
+    pub fn label(&self, label: &str) {
+        let mut cut = label.len().min(LABEL - 1);
+        while !label.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        store_bytes(&self.header().label, label.get(..cut).unwrap_or_default().as_bytes());
+    }
+
+    /// A descriptor of its own on the file, while that still has its name.
+    pub fn reopen(&self) -> Option<File> {
+        let file = File::open(&self.path, libc::O_RDWR).ok()?;
+        (file.status().ok()?.identity == self.identity).then_some(file)
+    }
+
+    /// Which file this is.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &CString {
+        &self.path
+    }
+
+    /// Looks for signs that others do not share this file with us any more. Looks at the file's size from outside before
+    /// touching the mapping: beyond the end of a file that was cut it would raise SIGBUS.
+    pub fn check(&self, accounts: &Accounts) -> Check {
+        let status = match Status::of_path(&self.path) {
+            Ok(status) => status,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Check::Gone,
+            // Rights that were given up hide the path, not the file.
+            Err(_) => return Check::Sound,
+        };
+        if status.identity != self.identity {
+            return Check::Gone;
+        }
+        let found = || {
+            check_status(&status, self.allocated)?;
+            check_preamble(Some(self.preamble()))?;
+            let uuid_of = |gpu: &Gpu| join([load(&gpu.uuid[0]), load(&gpu.uuid[1])]);
+            let moved = accounts.known().any(|(gpu, uuid, _)| {
+                self.column(gpu).is_some_and(|column| uuid_of(self.gpu_at(column)) != uuid)
+            });
+            if moved { Err(Fault::Damaged("its table of GPUs")) } else { Ok(()) }
+        };
+        match found() {
+            Err(fault) => Check::Broken(fault),
+            Ok(()) if self.is_kept_lost() => Check::Gone,
+            Ok(()) => Check::Sound,
+        }
+    }
+
+    /// Whether somebody else could have our slot.
+    pub fn is_kept_lost(&self) -> bool {
+        self.keeper.is_some() && !self.is_kept()
+    }
+
+    /// Whether the descriptor that keeps our lock has survived the program.
+    fn is_kept(&self) -> bool {
+        let at = slot_offset(self.slot) as u64;
+        self.reopen().is_none_or(|file| lock::is_locked(&file, at).unwrap_or(true))
+    }
+
+    fn preamble(&self) -> Preamble {
+        let header = self.header();
+        Preamble {
+            magic: header.magic.load(Ordering::Relaxed),
+            version: header.version.load(Ordering::Relaxed),
+            gpus: header.gpus.load(Ordering::Relaxed),
+            slots: header.slots.load(Ordering::Relaxed),
+            slot_size: header.slot_size.load(Ordering::Relaxed),
+            file_size: header.file_size.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Leaves the file behind: threads that still look there find zeros, and our slot is free.
+    pub fn abandon(&self) {
+        self.map.detach();
+    }
+
+    /// Finds the file's entry of one of our GPUs, or makes it. False where the file has no room for it.
+    pub fn know(&self, gpu: GpuIndex, uuid: [u8; 16]) -> bool {
+        if self.column(gpu).is_some() {
+            return true;
+        }
+        let entries = (0..GPUS).map(|column| {
+            let entry = self.gpu_at(column);
+            (&entry.key, &entry.uuid)
+        });
+        match (claim(entries, uuid), self.columns.get(gpu.at())) {
+            (Some(column), Some(place)) => {
+                place.store(column as u8 + 1, Ordering::Release);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The file's number of one of our GPUs.
+    pub fn column(&self, gpu: GpuIndex) -> Option<usize> {
+        let column = self.columns.get(gpu.at())?.load(Ordering::Acquire);
+        usize::from(column).checked_sub(1)
+    }
+
+    /// Our word of a GPU, and its entry.
+    pub fn own_word(&self, gpu: GpuIndex) -> Option<&AtomicU64> {
+        self.own().words.get(self.column(gpu)?)
+    }
+
+    /// The shared entry of a GPU.
+    pub fn gpu(&self, gpu: GpuIndex) -> Option<&Gpu> {
+        self.column(gpu).map(|column| self.gpu_at(column))
+    }
+
+    /// All words of a GPU.
+    pub fn board(&self, gpu: GpuIndex) -> Option<Column<'_>> {
+        self.column(gpu).map(|column| Column { region: self, column })
+    }
+
+    /// Our slot's number.
+    pub fn own_slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Slots that have ever been taken.
+    pub fn slots(&self) -> usize {
+        let high_water = self.header().high_water.load(Ordering::Acquire) as usize;
+        high_water.max(self.slot + 1).min(SLOTS)
+    }
+
+    pub fn header(&self) -> &Header {
+        // SAFETY: the mapping is FILE_SIZE bytes, page aligned, lives as long as `self`, and starts with a header; all of a
+        // header are atomics, valid for any bits and for being changed by others.
+        unsafe { self.map.base().cast::<Header>().as_ref() }
+    }
+
+    fn own(&self) -> &Slot {
+        self.slot_at(self.slot)
+    }
+
+    /// A slot; one beyond the last is the last.
+    pub fn slot_at(&self, slot: usize) -> &Slot {
+        let offset = slot_offset(slot.min(SLOTS - 1));
+        debug_assert!(offset + size_of::<Slot>() <= FILE_SIZE);
+        // SAFETY: the offset is that of a whole slot inside the mapping, aligned as slots are (asserted in `layout`); see
+        // `header` for the rest.
+        unsafe { self.map.base().add(offset).cast::<Slot>().as_ref() }
+    }
+
+    fn gpu_at(&self, column: usize) -> &Gpu {
+        let offset = gpu_offset(column.min(GPUS - 1));
+        // SAFETY: the offset is that of a whole entry inside the mapping, aligned as entries are; see `header` for the rest.
+        unsafe { self.map.base().add(offset).cast::<Gpu>().as_ref() }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // Nothing of ours is left for others to sweep.
+        if self.slot < SLOTS && matches!(self.check(&Accounts::new()), Check::Sound) {
+            wipe(self.own());
+        }
+        // A number that the program has closed and opened again is not ours to close.
+        if let Some(keeper) = self.keeper.take()
+            && !keeper.status().is_ok_and(|status| status.identity == self.identity)
+        {
+            keeper.forget();
+        }
+    }
+}
+
+/// Frees a slot whose lock the caller has: nothing used, nobody's.
+pub(super) fn wipe(slot: &Slot) {
+    slot.pid.store(0, Ordering::Release);
+    slot.in_flight.store(0, Ordering::Release);
+    for word in slot.words.iter().chain(&slot.resident) {
+        if word.load(Ordering::Relaxed) != 0 {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn load(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Acquire)
+}
+
+/// Bytes into words, NUL padded.
+fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    let mut chunks = bytes.chunks(8);
+    for word in words {
+        let mut padded = [0; 8];
+        padded.iter_mut().zip(chunks.next().unwrap_or_default()).for_each(|(to, from)| *to = *from);
+        word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+    }
+}
+
+/// All words of one GPU.
+pub(super) struct Column<'a> {
+    region: &'a Region,
+    column: usize,
+}
+
+impl Board for Column<'_> {
+    fn slots(&self) -> usize {
+        self.region.slots()
+    }
+
+    fn word(&self, slot: usize) -> &AtomicU64 {
+        let words = &self.region.slot_at(slot).words;
+        words.get(self.column).unwrap_or(&words[0])
+    }
+
+    fn in_flight(&self, slot: usize) -> &AtomicU32 {
+        &self.region.slot_at(slot).in_flight
+    }
+
+    fn arbitrating(&self) -> &AtomicU32 {
+        &self.region.gpu_at(self.column).arbitrating
+    }
+}
+
+impl Column<'_> {
+    /// The lock of this GPU's arbiter.
+    pub fn arbiter(&self) -> u64 {
+        gpu_offset(self.column) as u64
+    }
+
+    /// Whether a slot counts for anything here.
+    pub fn holds(&self, slot: usize) -> bool {
+        protocol::held(self.word(slot).load(Ordering::Acquire)) != 0
+    }
+}
