@@ -20,6 +20,7 @@ mod watch;
 pub use error::{Place, QuotaError};
 pub use gpu::{GpuIdentity, GpuSelector, PciAddress};
 pub use quota::{GpuEntry, Growth, Limit, Quota, Rule};
+pub use refusal::Refusal;
 pub use size::{Percent, Size, exact};
 pub use source::{Source, StatePlace};
 pub use watch::{Change, Watch};

@@ -2,13 +2,15 @@
 
 /// What is wrong with a value, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub struct Refusal {
+    /// What is wrong.
     pub message: String,
+    /// What to write instead.
     pub remedy: String,
 }
 
 impl Refusal {
-    pub fn new(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Refusal { message: message.into(), remedy: remedy.into() }
     }
 }

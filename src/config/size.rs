@@ -13,6 +13,13 @@ pub enum Size {
 }
 
 impl Size {
+    /// Reads a size as it is written in the quota file, without the quotes: a number, blanks if you like, and a
+    /// unit (`B`, `KiB` to `TiB`, `KB` to `TB`, `Ki` to `Ti`, `k` to `T`) or `%`; without a unit it must be a whole number and means bytes. What a decimal leaves
+    /// of a byte is dropped.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        parse(text)
+    }
+
     /// The size in bytes on a card of `physical_total` bytes, rounded down. Not capped at the card's size.
     pub fn bytes(self, physical_total: u64) -> u64 {
         match self {
@@ -83,8 +90,6 @@ const UNITS: [(&str, u64); 17] = [
 
 const EXAMPLE: &str = "write a size like \"4GiB\", \"1.5GB\" or \"512Mi\", or an integer of bytes";
 
-/// Reads a size written as text: a number, blanks if you like, and a unit of [`UNITS`] or `%`; without a unit
-/// it must be a whole number and means bytes. What a decimal leaves of a byte is dropped.
 pub(super) fn parse(text: &str) -> Result<Size, Refusal> {
     let quantity = Quantity::split(text).map_err(|error| refuse_number(text, &error))?;
     if quantity.unit == "%" {

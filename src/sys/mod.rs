@@ -1,6 +1,7 @@
 //! What must be asked of the kernel and the loader, each fact behind a safe function.
 
 pub mod clock;
+pub mod driver_client;
 pub mod file;
 pub mod fork;
 pub mod identity;
@@ -9,5 +10,7 @@ pub mod mapping;
 pub mod object;
 pub mod output;
 mod privilege;
+mod signals;
 
 pub use privilege::runs_with_raised_privilege;
+pub use signals::{forward_to_child, wait_for_child};
