@@ -1,0 +1,94 @@
+//! The command line: one file per subcommand. Each answers with what the process exits with, or with a
+//! [`Failure`] that says what went wrong and what to do.
+
+mod budget;
+mod cards;
+mod check;
+mod client;
+mod completions;
+mod demo;
+mod demo_client;
+mod failure;
+mod library;
+mod out;
+mod run;
+mod session;
+mod sim;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Holds a program to a budget of GPU memory, on unmodified images and frameworks
+#[derive(Parser)]
+#[command(name = "cuquota", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_long_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(Box<run::Run>),
+    Check(check::Check),
+    Demo(demo::Demo),
+    Completions(completions::Completions),
+    /// Opens the driver and answers questions on standard input; for `check` and `demo`
+    #[command(name = demo_client::NAME, hide = true)]
+    DemoClient,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cuquota demo
+      Two containers on one simulated card: what each sees, what is granted and refused
+  cuquota run --sim 16GiB --limit 4GiB -- python train.py
+      Run a program on a simulated card of 16 GiB with a budget of 4 GiB
+  cuquota run --limit 4GiB -- python train.py
+      The same on this machine's GPUs
+  cuquota check quota.toml
+      What a quota file means, or where it is wrong
+
+Exit codes:
+  0    it worked
+  1    it worked, and the answer is no: an invalid quota file, a demo that did not go as promised
+  2    wrong usage
+  125  cuquota itself failed
+  run: the exit code of the command; 126 if it cannot be executed, 127 if it is not found,
+  128+N if signal N killed it";
+
+/// Parses the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done: Result<ExitCode, Failure> = match cli.command {
+        Command::Run(run) => run.execute(),
+        Command::Check(check) => check.execute(),
+        Command::Demo(demo) => demo.execute(),
+        Command::Completions(completions) => completions.execute(),
+        Command::DemoClient => demo_client::execute(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            eprint!("{failure}");
+            failure.code()
+        }
+    }
+}
+
+/// The command line's own definition, for completions and for the test that compares it with the manual.
+fn definition() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_defined_without_contradiction() {
+        super::definition().debug_assert();
+    }
+}
