@@ -41,7 +41,8 @@ pub fn build(out: &Path) {
 pub fn link_unwinder(out: &Path) {
     let directory = out.join("unwinder");
     std::fs::create_dir_all(&directory).expect("the build directory can be written");
-    std::fs::write(directory.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("the build directory can be written");
+    std::fs::write(directory.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n")
+        .expect("the build directory can be written");
     let compiler = cc::Build::new().get_compiler();
     let found = compiler.to_command().arg("-print-file-name=libgcc_eh.a").output();
     // A compiler that has it prints a path, another only the name.

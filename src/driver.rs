@@ -151,8 +151,10 @@ impl Driver {
             // A copy that was closed leaves its place to the next one.
             let gone = |driver: &&Driver| {
                 let base = driver.base.load(Ordering::Acquire);
-                object::visit(|o| if o.base() == base { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-                    .is_none()
+                object::visit(|o| {
+                    if o.base() == base { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+                .is_none()
             };
             place(DRIVERS.iter().find(gone)?.base.load(Ordering::Acquire))
         })?;

@@ -59,7 +59,11 @@ impl Drop for Charge<'_> {
 /// # Errors
 /// `CUDA_ERROR_NOT_PERMITTED` where there is no valid quota, `CUDA_ERROR_OUT_OF_MEMORY` above the budget.
 #[inline]
-pub fn reserve<'process>(process: &'process Process, gpu: &'static Gpu, bytes: u64) -> Result<Charge<'process>, Code> {
+pub fn reserve<'process>(
+    process: &'process Process,
+    gpu: &'static Gpu,
+    bytes: u64,
+) -> Result<Charge<'process>, Code> {
     reserve_with(process, gpu, bytes, || process.pools.trim(process, gpu))
 }
 
@@ -80,7 +84,10 @@ pub fn reserve_with<'process>(
     process.tend();
     let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
     let Some(index) = gpu.ledger else {
-        log::say(Level::Error, format_args!("no room in the ledger for one more GPU: nothing is granted on it"));
+        log::say(
+            Level::Error,
+            format_args!("no room in the ledger for one more GPU: nothing is granted on it"),
+        );
         return Err(cuda::OUT_OF_MEMORY);
     };
     let ledger: &Ledger = process.ledger();

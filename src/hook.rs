@@ -90,7 +90,10 @@ mod tests {
         assert_eq!(Hook::variant("cuMemAlloc", 2000, false), Some(Hook::cuMemAlloc));
         assert_eq!(Hook::variant("cuMemAlloc", 12000, false), Some(Hook::cuMemAlloc_v2));
         assert_eq!(Hook::variant("cuCtxCreate", 11050, false), Some(Hook::cuCtxCreate_v3));
-        assert_eq!(Hook::variant("cuDevicePrimaryCtxRelease", 7000, false), Some(Hook::cuDevicePrimaryCtxRelease));
+        assert_eq!(
+            Hook::variant("cuDevicePrimaryCtxRelease", 7000, false),
+            Some(Hook::cuDevicePrimaryCtxRelease)
+        );
         assert_eq!(Hook::variant("cuMemAllocAsync", 11000, false), None);
         assert_eq!(Hook::variant("", 0, false), None);
     }

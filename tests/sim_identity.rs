@@ -47,8 +47,14 @@ fn cuda_counts_the_largest_first_and_nvml_in_bus_order() {
     assert_eq!(buses, ["0000:02:00.0", "0000:03:00.0", "0000:01:00.0"]);
     assert!(seen.0.contains("\"Simulated GPU 24GiB\" by bus 0 0\n"), "{}", seen.0);
     assert_eq!(seen.0.matches("found again").count(), 3, "{}", seen.0);
-    assert!(seen.0.contains("count before nvmlInit 1
-"), "{}", seen.0);
+    assert!(
+        seen.0.contains(
+            "count before nvmlInit 1
+"
+        ),
+        "{}",
+        seen.0
+    );
 }
 
 #[test]

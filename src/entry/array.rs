@@ -43,7 +43,12 @@ fn channel_bytes(format: c_int) -> u64 {
 ///
 /// # Safety
 /// Where `ask` answers success it wrote `array`.
-unsafe fn granted(call: &Call, shape: Option<Shape>, array: *mut *mut c_void, ask: impl FnOnce() -> Code) -> Code {
+unsafe fn granted(
+    call: &Call,
+    shape: Option<Shape>,
+    array: *mut *mut c_void,
+    ask: impl FnOnce() -> Code,
+) -> Code {
     let bytes = shape.filter(|_| !array.is_null()).and_then(|shape| shape.bytes());
     let (Some(bytes), Some(place)) = (bytes, call.place()) else { return ask() };
     let charge = match gate::reserve(call.process, place.gpu, bytes) {
@@ -153,7 +158,9 @@ pub(super) unsafe fn create_mipmapped(
     levels: c_uint,
 ) -> Code {
     // SAFETY: as in `create`.
-    unsafe { granted(call, deep_shape!(descriptor, u64::from(levels)), array, || next(array, descriptor, levels)) }
+    unsafe {
+        granted(call, deep_shape!(descriptor, u64::from(levels)), array, || next(array, descriptor, levels))
+    }
 }
 
 type Destroy = unsafe extern "C" fn(*mut c_void) -> Code;

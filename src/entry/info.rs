@@ -19,7 +19,12 @@ pub(super) fn visible(call: &Call, gpu: &Gpu, physical: Memory) -> Memory {
 type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> Code;
 
 /// `cuMemGetInfo`. Either output may be NULL: the driver decides what it makes of that.
-pub(super) unsafe fn mem_get_info(call: &Call, next: MemGetInfo, free: *mut usize, total: *mut usize) -> Code {
+pub(super) unsafe fn mem_get_info(
+    call: &Call,
+    next: MemGetInfo,
+    free: *mut usize,
+    total: *mut usize,
+) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
@@ -37,7 +42,9 @@ pub(super) unsafe fn mem_get_info(call: &Call, next: MemGetInfo, free: *mut usiz
         free: if free.is_null() { u64::MAX } else { physical_free as u64 },
     };
     let seen = match call.place() {
-        Some(place) => visible(call, place.gpu, Memory { total: physical.total.min(place.gpu.physical()), ..physical }),
+        Some(place) => {
+            visible(call, place.gpu, Memory { total: physical.total.min(place.gpu.physical()), ..physical })
+        }
         None => physical,
     };
     // SAFETY: the caller's outputs, which the driver's function would have written; NULL ones are left out.
@@ -55,7 +62,12 @@ pub(super) unsafe fn mem_get_info(call: &Call, next: MemGetInfo, free: *mut usiz
 type MemGetInfoV1 = unsafe extern "C" fn(*mut c_uint, *mut c_uint) -> Code;
 
 /// `cuMemGetInfo` of the 32-bit interface.
-pub(super) unsafe fn mem_get_info_v1(call: &Call, next: MemGetInfoV1, free: *mut c_uint, total: *mut c_uint) -> Code {
+pub(super) unsafe fn mem_get_info_v1(
+    call: &Call,
+    next: MemGetInfoV1,
+    free: *mut c_uint,
+    total: *mut c_uint,
+) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
@@ -93,7 +105,12 @@ fn saturate(bytes: u64) -> c_uint {
 type DeviceTotalMem = unsafe extern "C" fn(*mut usize, CUdevice) -> Code;
 
 /// `cuDeviceTotalMem`.
-pub(super) unsafe fn device_total_mem(call: &Call, next: DeviceTotalMem, bytes: *mut usize, device: CUdevice) -> Code {
+pub(super) unsafe fn device_total_mem(
+    call: &Call,
+    next: DeviceTotalMem,
+    bytes: *mut usize,
+    device: CUdevice,
+) -> Code {
     // SAFETY: the caller's own arguments.
     let asked = || unsafe { next(bytes, device) };
     let total = |total: usize, limit: u64| (total as u64).min(limit) as usize;

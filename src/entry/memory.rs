@@ -16,7 +16,12 @@ pub(super) unsafe fn alloc(call: &Call, next: Alloc, address: *mut CUdeviceptr, 
 type AllocV1 = unsafe extern "C" fn(*mut CUdeviceptr_v1, c_uint) -> Code;
 
 /// `cuMemAlloc` of the 32-bit interface.
-pub(super) unsafe fn alloc_v1(call: &Call, next: AllocV1, address: *mut CUdeviceptr_v1, bytes: c_uint) -> Code {
+pub(super) unsafe fn alloc_v1(
+    call: &Call,
+    next: AllocV1,
+    address: *mut CUdeviceptr_v1,
+    bytes: c_uint,
+) -> Code {
     // SAFETY: the caller's own arguments.
     let ask = || unsafe { next(address, bytes) };
     let size = u64::from(bytes);

@@ -117,12 +117,19 @@ fn reserve(
 }
 
 /// The pool that memory at `address` came from.
-fn identify(call: &Call, address: CUdeviceptr, pool: Option<CUmemoryPool>, gpu: &'static Gpu) -> Result<PoolId, Code> {
+fn identify(
+    call: &Call,
+    address: CUdeviceptr,
+    pool: Option<CUmemoryPool>,
+    gpu: &'static Gpu,
+) -> Result<PoolId, Code> {
     let api = call.api().ok_or(cuda::NOT_FOUND)?;
     let mut handle = pool.unwrap_or(core::ptr::null_mut());
     if handle.is_null() {
         // SAFETY: the output is a live local of the attribute's type.
-        unsafe { api.pointer_attribute((&raw mut handle).cast(), POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) }?;
+        unsafe {
+            api.pointer_attribute((&raw mut handle).cast(), POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
+        }?;
     }
     call.process.pools.meet(call.driver, handle, gpu).ok_or(cuda::OUT_OF_MEMORY)
 }
@@ -130,7 +137,12 @@ fn identify(call: &Call, address: CUdeviceptr, pool: Option<CUmemoryPool>, gpu: 
 type FreeAsync = unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code;
 
 /// `cuMemFreeAsync`.
-pub(super) unsafe fn free_async(call: &Call, next: FreeAsync, address: CUdeviceptr, stream: CUstream) -> Code {
+pub(super) unsafe fn free_async(
+    call: &Call,
+    next: FreeAsync,
+    address: CUdeviceptr,
+    stream: CUstream,
+) -> Code {
     if is_captured(call, stream) {
         // A node of a graph, which frees when it is launched.
         // SAFETY: the caller's own arguments.

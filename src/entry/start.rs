@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 use crate::log;
-use crate::resolve::ours;
+use crate::resolve::{ours, weak};
 
 /// The library's initialiser (`DT_INIT`).
 ///
@@ -11,6 +11,7 @@ use crate::resolve::ours;
 /// Called by the loader, once, before `main`.
 pub unsafe extern "C" fn start() {
     ours::count_start_up_objects();
+    weak::clear_unresolved();
     log::start(|name| {
         // SAFETY: `name` is a C string; no other thread can change the environment yet.
         let value = unsafe { libc::getenv(name.as_ptr()) };

@@ -225,7 +225,11 @@ impl Edges {
         let (starts_whole, ends_whole) = (address % BLOCK == 0, end % BLOCK == 0);
         if first == last {
             let fills = starts_whole && ends_whole;
-            return Edges { whole: if fills { BLOCK } else { 0 }, first: (!fills).then_some(first), last: None };
+            return Edges {
+                whole: if fills { BLOCK } else { 0 },
+                first: (!fills).then_some(first),
+                last: None,
+            };
         }
         let between = last - first - 1 + u64::from(starts_whole) + u64::from(ends_whole);
         Edges {

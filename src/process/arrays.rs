@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::contexts::Place;
 use super::contexts::ContextId;
+use super::contexts::Place;
 use super::gpus::Gpu;
 
 /// An array that is charged.

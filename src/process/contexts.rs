@@ -80,7 +80,8 @@ impl Contexts {
                 return Some(place);
             }
         }
-        let place = self.find(context as usize, driver).or_else(|| self.meet(process, driver, api, context, None))?;
+        let place =
+            self.find(context as usize, driver).or_else(|| self.meet(process, driver, api, context, None))?;
         LAST.set(Some((context as usize, driver, generation, place)));
         Some(place)
     }
@@ -159,7 +160,8 @@ impl Contexts {
     /// The primary context of `device` was released or reset. It goes with the last reference only, and the
     /// driver says whether that was it.
     pub fn primary_released(&self, process: &Process, driver: usize, device: CUdevice) {
-        let (Some(api), Some(gpu)) = (Driver::get(driver), process.gpus.by_device(process, driver, device)) else {
+        let (Some(api), Some(gpu)) = (Driver::get(driver), process.gpus.by_device(process, driver, device))
+        else {
             return;
         };
         let (mut flags, mut active) = (0, 0);
@@ -190,7 +192,9 @@ impl Contexts {
     pub fn settle(&self, process: &Process) {
         for entry in self.lock().iter_mut() {
             let Some(index) = entry.gpu.ledger else { continue };
-            if let Some(learned) = process.ledger().context_cost(index).filter(|learned| *learned < entry.cost) {
+            if let Some(learned) =
+                process.ledger().context_cost(index).filter(|learned| *learned < entry.cost)
+            {
                 process.ledger().give_back(index, entry.cost - learned);
                 entry.cost = learned;
             }

@@ -63,14 +63,24 @@ impl Gpus {
             // SAFETY: as above.
             unsafe { api.device_total(&mut physical, device) }.ok()?;
             let pci = pci_of(api, device);
-            let identity =
-                GpuIdentity { uuid: uuid.bytes, mig: false, pci, pci_index: pci.and_then(|pci| index_of(api, pci)) };
+            let identity = GpuIdentity {
+                uuid: uuid.bytes,
+                mig: false,
+                pci,
+                pci_index: pci.and_then(|pci| index_of(api, pci)),
+            };
             Some(self.meet(process, identity, physical as u64))
         })
     }
 
     /// The card behind an NVML handle, of `physical` bytes.
-    pub fn by_nvml(&self, process: &Process, driver: usize, device: nvmlDevice_t, physical: u64) -> Option<&'static Gpu> {
+    pub fn by_nvml(
+        &self,
+        process: &Process,
+        driver: usize,
+        device: nvmlDevice_t,
+        physical: u64,
+    ) -> Option<&'static Gpu> {
         self.named(Name::Nvml(driver, device), || {
             let api = Driver::get(driver)?;
             let mut text = [0; UUID_TEXT];

@@ -74,7 +74,9 @@ impl Physical {
     /// can at once be another's; `put_back` undoes it.
     pub fn release(&self, handle: u64) -> Release {
         let mut state = self.lock();
-        let Some(&piece) = state.handles.get(&handle) else { return Release { piece: None, handle, last: false } };
+        let Some(&piece) = state.handles.get(&handle) else {
+            return Release { piece: None, handle, last: false };
+        };
         let last = match state.pieces.get_mut(&piece) {
             Some(piece) => {
                 piece.references = piece.references.saturating_sub(1);

@@ -79,7 +79,9 @@ impl Pools {
         // The driver is asked outside the lock.
         let held = ask(driver, handle, POOL_ATTRIBUTE_RESERVED_CURRENT)?;
         let known = self.read();
-        let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.handle == handle) else { return Ok(()) };
+        let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.handle == handle) else {
+            return Ok(());
+        };
         let before = pool.charged.swap(held, Ordering::Relaxed);
         if let Some(index) = gpu.ledger {
             let paid = before.saturating_add(reserved);
@@ -95,7 +97,8 @@ impl Pools {
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
     pub fn growth(&self, process: &Process, id: PoolId, bytes: u64) -> u64 {
         let known = self.read();
-        let Some((handle, driver)) = known.get(usize::from(id.0)).map(|pool| (pool.handle, pool.driver)) else {
+        let Some((handle, driver)) = known.get(usize::from(id.0)).map(|pool| (pool.handle, pool.driver))
+        else {
             return bytes;
         };
         drop(known);
@@ -158,9 +161,10 @@ impl Pools {
     /// The pools that are charged anything and are `wanted`.
     fn charged(&self, wanted: impl Fn(&Pool) -> bool) -> Vec<PoolId> {
         let known = self.read();
-        let ids = known.iter().enumerate().filter(|(_, pool)| {
-            pool.handle != 0 && pool.charged.load(Ordering::Relaxed) > 0 && wanted(pool)
-        });
+        let ids = known
+            .iter()
+            .enumerate()
+            .filter(|(_, pool)| pool.handle != 0 && pool.charged.load(Ordering::Relaxed) > 0 && wanted(pool));
         ids.map(|(place, _)| PoolId(place as u16)).collect()
     }
 

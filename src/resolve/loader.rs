@@ -195,7 +195,8 @@ fn find_real(function: Lookup, copy: usize) -> *const c_void {
         _ => ControlFlow::Continue(()),
     };
     // libc is always behind a preloaded library: this is found.
-    ours::after_us(look).or_else(|| object::visit(|o| if is_libc(o) { look(o) } else { ControlFlow::Continue(()) }))
+    ours::after_us(look)
+        .or_else(|| object::visit(|o| if is_libc(o) { look(o) } else { ControlFlow::Continue(()) }))
         .unwrap_or(core::ptr::null())
 }
 

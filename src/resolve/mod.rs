@@ -9,6 +9,7 @@ pub mod names;
 pub mod ours;
 pub mod procaddr;
 pub mod route;
+pub mod weak;
 
 use core::ffi::c_void;
 
@@ -28,7 +29,10 @@ pub fn substitute(hook: Hook, found: *const c_void) -> *const c_void {
 /// The hook that leads to `next` of `driver`.
 fn hooked(hook: Hook, next: *const c_void, driver: usize) -> *const c_void {
     route::leading_to(hook, next, Some(driver)).unwrap_or_else(|| {
-        log::enforcement_lost(hook.info().symbol, "more copies of the driver are loaded than can be told apart");
+        log::enforcement_lost(
+            hook.info().symbol,
+            "more copies of the driver are loaded than can be told apart",
+        );
         next
     })
 }

@@ -161,7 +161,16 @@ mod tests {
 
     #[test]
     fn names_are_never_matched_by_prefix() {
-        for name in [c"", c"c", c"cu", c"cuMemAlloc_v2x", c"cuMemAllo", c"CuMemAlloc_v2", c"cuLaunchKernel", c"malloc"] {
+        for name in [
+            c"",
+            c"c",
+            c"cu",
+            c"cuMemAlloc_v2x",
+            c"cuMemAllo",
+            c"CuMemAlloc_v2",
+            c"cuLaunchKernel",
+            c"malloc",
+        ] {
             assert_eq!(find(name), None, "{name:?}");
         }
         assert_eq!(find(&std::ffi::CString::new("cu".repeat(100)).unwrap()), None);

@@ -26,7 +26,12 @@ pub fn count_start_up_objects() {
 
 /// Whether `address` lies in this library.
 pub fn contain(address: *const c_void) -> bool {
-    object::at(address, |object| object.contains(marker())) == Some(true)
+    object::at(address, is) == Some(true)
+}
+
+/// Whether `object` is this library.
+pub fn is(object: &Object) -> bool {
+    object.contains(marker())
 }
 
 /// Visits the start-up objects behind this library in link order: whom an exported hook stands in front of.
@@ -39,7 +44,7 @@ pub fn after_us<R>(mut look: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R>
     object::visit(|object| {
         index += 1;
         let passed = behind;
-        behind |= object.contains(marker());
+        behind |= is(object);
         match passed && index <= at_start {
             true => look(object),
             false => ControlFlow::Continue(()),
@@ -56,7 +61,7 @@ pub fn next_after(caller: *const c_void, name: &core::ffi::CStr) -> Option<*cons
     object::visit(|object| {
         let passed = behind;
         behind |= known.is_none_or(|base| base == object.base());
-        match passed && !object.contains(marker()) {
+        match passed && !is(object) {
             true => match object.function(name) {
                 Some(found) => ControlFlow::Break(found),
                 None => ControlFlow::Continue(()),

@@ -16,7 +16,13 @@ use super::{hooked, names};
 const PER_THREAD: u64 = 2;
 
 /// What to hand out in place of `found`, the answer of the driver `asked` to `base` at `version` and `flags`.
-pub fn substitute(base: &CStr, version: i32, flags: u64, found: *const c_void, asked: usize) -> *const c_void {
+pub fn substitute(
+    base: &CStr,
+    version: i32,
+    flags: u64,
+    found: *const c_void,
+    asked: usize,
+) -> *const c_void {
     let Ok(base) = base.to_str() else { return found };
     if base.is_empty() || !Hook::ALL.iter().any(|hook| hook.info().base == base) {
         return found;

@@ -56,7 +56,8 @@ impl Cell {
 
 fn pack(route: Route) -> Option<usize> {
     let address = route.next as usize;
-    (address >> TAG_SHIFT == 0).then(|| route.driver.map_or(FOREIGN, |driver| driver + 1) << TAG_SHIFT | address)
+    (address >> TAG_SHIFT == 0)
+        .then(|| route.driver.map_or(FOREIGN, |driver| driver + 1) << TAG_SHIFT | address)
 }
 
 static ROUTES: [[Cell; COPIES]; Hook::COUNT] =

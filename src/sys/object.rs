@@ -111,6 +111,23 @@ impl Object<'_> {
         })
     }
 
+    /// Sets every weak reference of the object whose name is `wanted` to NULL: the words in its data that hold the
+    /// address of such a function.
+    pub fn weak_references(&self, wanted: impl Fn(&CStr) -> bool) {
+        let Some(dynamic) = self.dynamic() else { return };
+        for entry in dynamic.relocations() {
+            let (index, kind) = ((entry.r_info >> 32) as u32, entry.r_info as u32);
+            // Most relocations are relative and name no symbol.
+            if index == 0 || !holds_an_address(kind) {
+                continue;
+            }
+            let symbol = dynamic.symbol(index);
+            if is_weak_reference(symbol) && wanted(dynamic.text(symbol.st_name as usize)) {
+                clear_word(self.base.wrapping_add(entry.r_offset as usize) as *mut usize);
+            }
+        }
+    }
+
     fn dynamic(&self) -> Option<Dynamic<'_>> {
         let header = self.headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let entries = self.base.wrapping_add(header.p_vaddr as usize) as *const DynamicEntry;
@@ -133,7 +150,11 @@ const DT_NULL: i64 = 0;
 const DT_HASH: i64 = 4;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
+const DT_PLTRELSZ: i64 = 2;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
 const DT_SONAME: i64 = 14;
+const DT_JMPREL: i64 = 23;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
 /// The parts of a dynamic section that a lookup needs, as addresses in the mapped object.
@@ -143,6 +164,8 @@ struct Dynamic<'object> {
     gnu_hash: Option<*const u32>,
     sysv_hash: Option<*const u32>,
     soname: Option<usize>,
+    /// The tables of relocations, as address and bytes.
+    relocations: [(Option<*const libc::Elf64_Rela>, usize); 2],
     _object: core::marker::PhantomData<&'object ()>,
 }
 
@@ -152,6 +175,51 @@ fn is_function(symbol: &libc::Elf64_Sym) -> bool {
     symbol.st_shndx != 0 && symbol.st_value != 0 && matches!(symbol.st_info & 0xf, STT_FUNC | STT_NOTYPE)
 }
 
+fn is_weak_reference(symbol: &libc::Elf64_Sym) -> bool {
+    const STB_WEAK: u8 = 2;
+    symbol.st_shndx == 0 && symbol.st_info >> 4 == STB_WEAK
+}
+
+/// Whether a relocation of this kind stores the plain address of its symbol.
+fn holds_an_address(kind: u32) -> bool {
+    // R_X86_64_64, _GLOB_DAT, _JUMP_SLOT; R_AARCH64_ABS64, _GLOB_DAT, _JUMP_SLOT.
+    #[cfg(target_arch = "x86_64")]
+    return matches!(kind, 1 | 6 | 7);
+    #[cfg(target_arch = "aarch64")]
+    return matches!(kind, 257 | 1025 | 1026);
+}
+
+/// Writes NULL to a word of an object's data, which the loader may have made read-only after relocation.
+fn clear_word(word: *mut usize) {
+    // SAFETY: asks for a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = (word as usize & !(page - 1)) as *mut c_void;
+    // SAFETY: the page holds data of a loaded object; it is writable for a moment, while there is one thread, and then
+    // read-only again, as relocated data is, unless that cannot be: then it stays writable, as it was without RELRO.
+    unsafe {
+        let read_only = is_relro(word);
+        if read_only && libc::mprotect(start, page, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            return;
+        }
+        word.write_volatile(0);
+        if read_only {
+            libc::mprotect(start, page, libc::PROT_READ);
+        }
+    }
+}
+
+/// Whether `word` lies in what the loader makes read-only after relocation.
+fn is_relro(word: *mut usize) -> bool {
+    let relro = |object: &Object| {
+        object.headers.iter().any(|header| {
+            let from = object.base.wrapping_add(header.p_vaddr as usize);
+            header.p_type == libc::PT_GNU_RELRO
+                && (word as usize).wrapping_sub(from) < header.p_memsz as usize
+        })
+    };
+    at(word.cast(), relro) == Some(true)
+}
+
 impl<'object> Dynamic<'object> {
     fn read(base: usize, entries: &[DynamicEntry]) -> Option<Self> {
         // glibc relocates these addresses in place, except where the section is read-only.
@@ -159,19 +227,33 @@ impl<'object> Dynamic<'object> {
             value if value < base => base + value,
             value => value,
         };
-        let (mut strings, mut symbols, mut gnu_hash, mut sysv_hash, mut soname) = (None, None, None, None, None);
+        let (mut strings, mut symbols, mut gnu_hash, mut sysv_hash, mut soname) =
+            (None, None, None, None, None);
+        let mut relocations = [(None, 0); 2];
         for entry in entries.iter().take_while(|entry| entry.tag != DT_NULL) {
             match entry.tag {
                 DT_STRTAB => strings = Some(address(entry.value) as *const core::ffi::c_char),
                 DT_SYMTAB => symbols = Some(address(entry.value) as *const libc::Elf64_Sym),
                 DT_GNU_HASH => gnu_hash = Some(address(entry.value) as *const u32),
                 DT_HASH => sysv_hash = Some(address(entry.value) as *const u32),
+                DT_RELA => relocations[0].0 = Some(address(entry.value) as *const libc::Elf64_Rela),
+                DT_RELASZ => relocations[0].1 = entry.value as usize,
+                DT_JMPREL => relocations[1].0 = Some(address(entry.value) as *const libc::Elf64_Rela),
+                DT_PLTRELSZ => relocations[1].1 = entry.value as usize,
                 DT_SONAME => soname = Some(entry.value as usize),
                 _ => {}
             }
         }
         let _object = core::marker::PhantomData;
-        Some(Dynamic { strings: strings?, symbols: symbols?, gnu_hash, sysv_hash, soname, _object })
+        Some(Dynamic {
+            strings: strings?,
+            symbols: symbols?,
+            gnu_hash,
+            sysv_hash,
+            soname,
+            relocations,
+            _object,
+        })
     }
 
     fn text(&self, offset: usize) -> &'object CStr {
@@ -182,6 +264,19 @@ impl<'object> Dynamic<'object> {
     fn symbol(&self, index: u32) -> &libc::Elf64_Sym {
         // SAFETY: callers pass an index that the object's hash table names, so it lies in its symbol table.
         unsafe { &*self.symbols.add(index as usize) }
+    }
+
+    fn relocations(&self) -> impl Iterator<Item = &libc::Elf64_Rela> {
+        self.relocations.iter().flat_map(|&(table, bytes)| {
+            let entries: &[libc::Elf64_Rela] = match table {
+                // SAFETY: the dynamic section says that so many bytes of relocations lie there.
+                Some(table) => unsafe {
+                    core::slice::from_raw_parts(table, bytes / size_of::<libc::Elf64_Rela>())
+                },
+                None => &[],
+            };
+            entries.iter()
+        })
     }
 
     fn find(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {

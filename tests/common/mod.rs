@@ -127,3 +127,20 @@ pub fn temp_dir(what: &str) -> TempDir {
     let dir = tempfile::Builder::new().prefix(&format!("cuquota-{what}-")).tempdir();
     dir.expect("a temporary directory")
 }
+
+/// Reads a program's output up to the line that says `wanted`.
+pub fn wait_for_line(child: &mut std::process::Child, wanted: &str) {
+    use std::io::BufRead;
+    let stdout = child.stdout.as_mut().expect("its output is piped");
+    let mut line = String::new();
+    // One byte at a time would do, but the rest of the output is of no interest to those who wait.
+    let mut reader = std::io::BufReader::with_capacity(1, stdout);
+    while line.trim_end() != wanted {
+        line.clear();
+        assert_ne!(
+            reader.read_line(&mut line).expect("a line"),
+            0,
+            "the program ended before it said {wanted}"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+/*
+ * The driver's functions as the harness calls them, reached by the route that HARNESS_ROUTE names. One list of
+ * functions; every route fills the same table from it.
+ */
+#ifndef HARNESS_DRIVER_H
+#define HARNESS_DRIVER_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_abi.h"
+
+/* field, exported symbol, base name and version for cuGetProcAddress, parameters */
+#define DRIVER_FUNCTIONS(X)                                                                                      \
+    X(init, cuInit, "cuInit", 2000, (unsigned))                                                                  \
+    X(device_get, cuDeviceGet, "cuDeviceGet", 2000, (CUdevice *, int))                                           \
+    X(total_mem, cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, (size_t *, CUdevice))                            \
+    X(mem_info, cuMemGetInfo_v2, "cuMemGetInfo", 3020, (size_t *, size_t *))                                     \
+    X(ctx_create, cuCtxCreate_v2, "cuCtxCreate", 3020, (CUcontext *, unsigned, CUdevice))                        \
+    X(ctx_destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000, (CUcontext))                                           \
+    X(ctx_set, cuCtxSetCurrent, "cuCtxSetCurrent", 4000, (CUcontext))                                            \
+    X(ctx_sync, cuCtxSynchronize, "cuCtxSynchronize", 2000, (void))                                              \
+    X(primary_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, (CUcontext *, CUdevice))       \
+    X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, (CUdevice))             \
+    X(primary_reset, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, (CUdevice))                   \
+    X(alloc, cuMemAlloc_v2, "cuMemAlloc", 3020, (CUdeviceptr *, size_t))                                         \
+    X(alloc_pitch, cuMemAllocPitch_v2, "cuMemAllocPitch", 3020,                                                  \
+      (CUdeviceptr *, size_t *, size_t, size_t, unsigned))                                                       \
+    X(alloc_managed, cuMemAllocManaged, "cuMemAllocManaged", 6000, (CUdeviceptr *, size_t, unsigned))            \
+    X(free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))                                                      \
+    X(alloc_async, cuMemAllocAsync, "cuMemAllocAsync", 11020, (CUdeviceptr *, size_t, CUstream))                 \
+    X(alloc_from_pool, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020,                                \
+      (CUdeviceptr *, size_t, CUmemoryPool, CUstream))                                                           \
+    X(free_async, cuMemFreeAsync, "cuMemFreeAsync", 11020, (CUdeviceptr, CUstream))                              \
+    X(pool_create, cuMemPoolCreate, "cuMemPoolCreate", 11020, (CUmemoryPool *, const CUmemPoolProps *))          \
+    X(pool_destroy, cuMemPoolDestroy, "cuMemPoolDestroy", 11020, (CUmemoryPool))                                 \
+    X(pool_default, cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", 11020, (CUmemoryPool *, CUdevice))   \
+    X(pool_set, cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020,                                           \
+      (CUmemoryPool, CUmemPool_attribute, void *))                                                               \
+    X(pool_get, cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020,                                           \
+      (CUmemoryPool, CUmemPool_attribute, void *))                                                               \
+    X(pool_trim, cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, (CUmemoryPool, size_t))                              \
+    X(stream_sync, cuStreamSynchronize, "cuStreamSynchronize", 2000, (CUstream))                                 \
+    X(stream_create, cuStreamCreate, "cuStreamCreate", 2000, (CUstream *, unsigned))                             \
+    X(capture_begin, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, (CUstream, CUstreamCaptureMode))    \
+    X(capture_end, cuStreamEndCapture, "cuStreamEndCapture", 10000, (CUstream, CUgraph *))                       \
+    X(create, cuMemCreate, "cuMemCreate", 10020,                                                                 \
+      (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))                 \
+    X(release, cuMemRelease, "cuMemRelease", 10020, (CUmemGenericAllocationHandle))                              \
+    X(retain, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000,                                 \
+      (CUmemGenericAllocationHandle *, void *))                                                                  \
+    X(map, cuMemMap, "cuMemMap", 10020,                                                                          \
+      (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long))                           \
+    X(unmap, cuMemUnmap, "cuMemUnmap", 10020, (CUdeviceptr, size_t))                                             \
+    X(address_reserve, cuMemAddressReserve, "cuMemAddressReserve", 10020,                                        \
+      (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                                          \
+    X(address_free, cuMemAddressFree, "cuMemAddressFree", 10020, (CUdeviceptr, size_t))                          \
+    X(array_create, cuArrayCreate_v2, "cuArrayCreate", 3020, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *))         \
+    X(array_create_3d, cuArray3DCreate_v2, "cuArray3DCreate", 3020,                                              \
+      (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *))                                                              \
+    X(array_destroy, cuArrayDestroy, "cuArrayDestroy", 2000, (CUarray))                                          \
+    X(mipmap_create, cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000,                                     \
+      (CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned))                                           \
+    X(mipmap_destroy, cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, (CUmipmappedArray))              \
+    X(pointer_attribute, cuPointerGetAttribute, "cuPointerGetAttribute", 4000,                                   \
+      (void *, CUpointer_attribute, CUdeviceptr))                                                                \
+    X(pointer_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", 7000,                                \
+      (unsigned, CUpointer_attribute *, void **, CUdeviceptr))                                                   \
+    X(copy_to_device, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, (CUdeviceptr, const void *, size_t))                \
+    X(copy_to_host, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, (void *, CUdeviceptr, size_t))
+
+struct driver {
+#define FIELD(field, symbol, base, version, parameters) CUresult(*field) parameters;
+    DRIVER_FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+typedef CUresult (*get_proc_address_fn)(const char *, void **, int, unsigned long long);
+typedef CUresult (*get_proc_address_v2_fn)(const char *, void **, int, unsigned long long, int *);
+
+static void *driver_library(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "harness: %s\n", dlerror());
+        exit(3);
+    }
+    return library;
+}
+
+#ifdef HARNESS_LINKED
+#define PROTOTYPE(field, symbol, base, version, parameters) extern CUresult symbol parameters;
+DRIVER_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+#endif
+
+/* The table, filled by one route. A function that the route does not find stays NULL. */
+static struct driver reach_driver(const char *route) {
+    struct driver driver = {0};
+#ifdef HARNESS_LINKED
+    if (!strcmp(route, "link")) {
+#define LINKED(field, symbol, base, version, parameters) driver.field = symbol;
+        DRIVER_FUNCTIONS(LINKED)
+#undef LINKED
+        return driver;
+    }
+#endif
+#define BY_SYMBOL(look_up)                                                                                       \
+    DRIVER_FUNCTIONS(look_up)                                                                                    \
+    return driver;
+    if (!strcmp(route, "dlsym")) {
+        void *library = driver_library();
+#define DLSYM(field, symbol, base, version, parameters) driver.field = dlsym(library, #symbol);
+        BY_SYMBOL(DLSYM)
+    }
+    if (!strcmp(route, "dlvsym")) {
+        /* The driver's symbols have no version; the empty one finds them. */
+        void *library = driver_library();
+#define DLVSYM(field, symbol, base, version, parameters) driver.field = dlvsym(library, #symbol, "");
+        BY_SYMBOL(DLVSYM)
+    }
+    if (!strcmp(route, "default") || !strcmp(route, "next")) {
+        void *scope = strcmp(route, "next") ? RTLD_DEFAULT : RTLD_NEXT;
+        dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+#define SCOPE(field, symbol, base, version, parameters) driver.field = dlsym(scope, #symbol);
+        BY_SYMBOL(SCOPE)
+    }
+    if (!strcmp(route, "dlsym-of-dlsym")) {
+        void *libc = dlopen("libc.so.6", RTLD_NOW);
+        void *library = driver_library();
+        void *(*look_up)(void *, const char *) = dlsym(libc, "dlsym");
+#define FOUND(field, symbol, base, version, parameters) driver.field = look_up(library, #symbol);
+        BY_SYMBOL(FOUND)
+    }
+    if (!strcmp(route, "procaddr")) {
+        get_proc_address_fn get = dlsym(driver_library(), "cuGetProcAddress");
+#define PROCADDR(field, symbol, base, version, parameters) get(base, (void **)&driver.field, version, 0);
+        BY_SYMBOL(PROCADDR)
+    }
+    if (!strcmp(route, "procaddr_v2") || !strcmp(route, "procaddr-of-procaddr")) {
+        get_proc_address_v2_fn get = dlsym(driver_library(), "cuGetProcAddress_v2");
+        int status;
+        if (!strcmp(route, "procaddr-of-procaddr")) get("cuGetProcAddress", (void **)&get, 12000, 0, &status);
+#define PROCADDR_V2(field, symbol, base, version, parameters) get(base, (void **)&driver.field, version, 0, NULL);
+        BY_SYMBOL(PROCADDR_V2)
+    }
+    fprintf(stderr, "harness: unknown route %s\n", route);
+    exit(3);
+}
+
+#endif

@@ -1,0 +1,93 @@
+//! What contexts cost, and what goes with them.
+
+use crate::common::Container;
+use crate::harness::{expect, four_gib, one_card, within};
+
+#[test]
+fn a_quota_below_the_cost_of_a_context_shows_nothing_free() {
+    let container = Container::new("limit = \"256MiB\"\n");
+    let said = within(&container, &one_card(), &["init", "device 0", "primary", "info", "alloc a 1"]);
+    assert_eq!(said[3..], ["info -> 0 free=0MiB total=256MiB", "alloc a 1 -> 2"]);
+}
+
+#[test]
+fn a_context_that_could_not_be_made_costs_nothing() {
+    let said = within(
+        &four_gib(),
+        &one_card(),
+        &["init", "device 0", "fail cuDevicePrimaryCtxRetain 2 1", "primary", "primary", "info free"],
+    );
+    assert_eq!(said[3..], ["primary -> 2", "primary -> 0", "info free -> 0 free=3796MiB total=77"]);
+}
+
+#[test]
+fn the_primary_context_is_charged_once_and_until_its_last_reference() {
+    // The second context stays, so that there is one to ask.
+    let said = within(
+        &four_gib(),
+        &one_card(),
+        &[
+            "init",
+            "device 0",
+            "context other",
+            "base",
+            "retain-primary",
+            "used",
+            "retain-primary",
+            "used",
+            "release-primary",
+            "used",
+            "release-primary",
+            "used",
+        ],
+    );
+    assert_eq!(
+        said[3..],
+        [
+            "base -> 0",
+            "retain-primary -> 0",
+            "used -> 0 300MiB",
+            "retain-primary -> 0",
+            "used -> 0 300MiB",
+            "release-primary -> 0",
+            "used -> 0 300MiB",
+            "release-primary -> 0",
+            "used -> 0 0MiB",
+        ]
+    );
+}
+
+#[test]
+fn a_reset_gives_back_the_context_and_everything_in_it() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "alloc a 1GiB -> 0",
+            "alloc-many 1000 700 -> 0 granted=1000",
+            "array x 1000 1000 -> 0",
+            "reset-primary -> 0",
+            "primary -> 0",
+            "used -> 0 0MiB",
+            "alloc b 3GiB -> 0",
+            "used -> 0 3072MiB",
+        ],
+    );
+}
+
+#[test]
+fn a_destroyed_context_takes_its_memory_along() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "context other -> 0",
+            "used -> 0 300MiB",
+            "alloc a 1GiB -> 0",
+            "used -> 0 1324MiB",
+            "destroy-context other -> 0",
+            "set-context primary -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}

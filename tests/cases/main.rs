@@ -1,0 +1,14 @@
+//! What went wrong for others who shared GPUs, and what a program sees here instead: real processes that drive real
+//! allocations, on the bare driver and under the library.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod harness;
+
+mod accounting;
+mod contexts;
+mod managed;
+mod memory_info;
+mod over_budget;
+mod pools;
+mod virtual_memory;

@@ -1,0 +1,115 @@
+//! Stream-ordered allocation.
+
+use crate::harness::{expect, four_gib, one_card};
+
+#[test]
+fn memory_of_pools_is_charged_once_and_freed_by_either_way() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "pool p -> 0",
+            "alloc-pool a p 1GiB -> 0",
+            "used -> 0 1024MiB",
+            "alloc-pool b p 4GiB -> 2",
+            "free a -> 0",
+            "used -> 0 0MiB",
+            "alloc-async c 1GiB -> 0",
+            "used -> 0 1024MiB",
+            "alloc-async d 3GiB -> 2",
+            "free-async c -> 0",
+            "sync -> 0",
+            "used -> 0 0MiB",
+            "destroy-pool p -> 0",
+        ],
+    );
+}
+
+#[test]
+fn a_request_that_cannot_be_accounted_for_fails_and_leaves_nothing() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "pool p -> 0",
+            "fail cuMemPoolGetAttribute 999 1 -> 0",
+            "alloc-pool a p 1GiB -> 999",
+            "live -> 0 0",
+            "sync -> 0",
+            "used -> 0 0MiB",
+            "alloc-pool a p 1GiB -> 0",
+            "used -> 0 1024MiB",
+        ],
+    );
+}
+
+#[test]
+fn a_pool_is_charged_what_it_holds_and_not_what_went_through_it() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "default-pool p -> 0",
+            "threshold p max -> 0",
+            "rounds 1000 512MiB -> 0",
+            "held p -> 0 512MiB",
+            "used -> 0 512MiB",
+            "trim p 0 -> 0",
+            "used -> 0 0MiB",
+            "alloc a 3584MiB -> 0",
+        ],
+    );
+}
+
+#[test]
+fn what_pools_do_not_use_is_given_up_before_a_request_is_refused() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "default-pool p -> 0",
+            "threshold p max -> 0",
+            "rounds 3 3GiB -> 0",
+            "used -> 0 3072MiB",
+            "alloc a 3GiB -> 0",
+            "used -> 0 3072MiB",
+            "free a -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}
+
+#[test]
+fn a_pool_that_already_holds_enough_serves_a_request_near_the_limit() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "default-pool p -> 0",
+            "threshold p max -> 0",
+            "rounds 1 2GiB -> 0",
+            "alloc a 1GiB -> 0",
+            "alloc-async b 2GiB -> 0",
+            "used -> 0 3072MiB",
+        ],
+    );
+}
+
+#[test]
+fn asking_and_allocating_leaves_an_open_capture_whole() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "default-pool p -> 0",
+            "threshold p max -> 0",
+            "rounds 1 64MiB -> 0",
+            "stream s -> 0",
+            "capture s -> 0",
+            "info -> 0 free=3732MiB total=4096MiB",
+            "end-capture s -> 0",
+            "trim p 0 -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}
