@@ -154,9 +154,17 @@ fn pick(
         }
     } else {
         match ask(handle) {
-            // Our own export stood in front: what is behind it?
-            found if !found.is_null() && ours::contain(found) => ask(libc::RTLD_NEXT),
-            found => found,
+            found if !ours::contain(found) => found,
+            // Our own export stood in front: what is behind it? Last the scope of the caller's own dependencies, which
+            // is nobody else's; a handle is the loader's map of an object.
+            _ => match ask(libc::RTLD_NEXT) {
+                found if !found.is_null() || handle != libc::RTLD_DEFAULT => found,
+                _ => match ask(object::handle_of(caller)) {
+                    found if !ours::contain(found) => found,
+                    // Asked again for the error it leaves.
+                    _ => ask(libc::RTLD_NEXT),
+                },
+            },
         }
     };
     let answer = match wanted {

@@ -64,6 +64,29 @@ pub fn at<R>(address: *const c_void, look: impl Fn(&Object) -> R) -> Option<R> {
     })
 }
 
+/// The loader's handle for the object that holds `address`, as `dlopen` would answer it; NULL, which stands for the
+/// global scope, where no object does.
+pub fn handle_of(address: *const c_void) -> *mut c_void {
+    unsafe extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            extra: *mut *mut c_void,
+            flags: c_int,
+        ) -> c_int;
+    }
+    const RTLD_DL_LINKMAP: c_int = 2;
+    // SAFETY: all-zero is a valid `Dl_info`.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    let mut map = core::ptr::null_mut();
+    // SAFETY: the outputs are live locals; any address may be asked about. With this flag the second one gets the map,
+    // which in glibc is what `dlopen` answers as a handle.
+    match unsafe { dladdr1(address, &mut info, &mut map, RTLD_DL_LINKMAP) } {
+        0 => core::ptr::null_mut(),
+        _ => map,
+    }
+}
+
 impl Object<'_> {
     /// Where the object is loaded: its identity while it stays mapped.
     pub fn base(&self) -> usize {

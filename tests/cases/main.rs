@@ -11,4 +11,5 @@ mod managed;
 mod memory_info;
 mod over_budget;
 mod pools;
+mod routes;
 mod virtual_memory;

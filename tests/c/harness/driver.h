@@ -114,12 +114,6 @@ static struct driver reach_driver(const char *route) {
 #define DLSYM(field, symbol, base, version, parameters) driver.field = dlsym(library, #symbol);
         BY_SYMBOL(DLSYM)
     }
-    if (!strcmp(route, "dlvsym")) {
-        /* The driver's symbols have no version; the empty one finds them. */
-        void *library = driver_library();
-#define DLVSYM(field, symbol, base, version, parameters) driver.field = dlvsym(library, #symbol, "");
-        BY_SYMBOL(DLVSYM)
-    }
     if (!strcmp(route, "default") || !strcmp(route, "next")) {
         void *scope = strcmp(route, "next") ? RTLD_DEFAULT : RTLD_NEXT;
         dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);

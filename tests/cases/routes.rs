@@ -1,0 +1,169 @@
+//! Every way to reach the driver leads through the library, and a way that finds nothing still finds nothing.
+
+use crate::common::programs::{c_build, c_library, c_program};
+use crate::common::{Machine, Run, preload};
+use crate::harness::{four_gib, lines, linked, one_card};
+
+const ROUTES: [&str; 7] =
+    ["dlsym", "default", "next", "dlsym-of-dlsym", "procaddr", "procaddr_v2", "procaddr-of-procaddr"];
+const COMMANDS: [&str; 9] = [
+    "init",
+    "device 0",
+    "primary",
+    "info",
+    "alloc a 5GiB",
+    "alloc b 3GiB",
+    "alloc-async c 1GiB",
+    "free b",
+    "info",
+];
+const ANSWERS: [&str; 9] = [
+    "init -> 0",
+    "device 0 -> 0",
+    "primary -> 0",
+    "info -> 0 free=3796MiB total=4096MiB",
+    "alloc a 5GiB -> 2",
+    "alloc b 3GiB -> 0",
+    "alloc-async c 1GiB -> 2",
+    "free b -> 0",
+    "info -> 0 free=3796MiB total=4096MiB",
+];
+
+#[test]
+fn every_route_is_limited_from_the_first_allocation() {
+    let (machine, container) = (one_card(), four_gib());
+    for route in ROUTES {
+        let run = Run::new(c_program("harness")).on(&machine).within(&container);
+        assert_eq!(lines(run.env("HARNESS_ROUTE", route).args(COMMANDS).finish()), ANSWERS, "{route}");
+    }
+    for (route, now) in [("link", ""), ("link", "1"), ("dlsym", ""), ("next", "1")] {
+        let run = Run::new(linked()).on(&machine).within(&container).env("LD_BIND_NOW", now);
+        assert_eq!(
+            lines(run.env("HARNESS_ROUTE", route).args(COMMANDS).finish()),
+            ANSWERS,
+            "linked, {route}"
+        );
+    }
+}
+
+#[test]
+fn inner_addresses_that_equal_no_export_are_limited_too() {
+    let (machine, container) = (Machine::new("16GiB,procaddr=inner"), four_gib());
+    for route in ROUTES {
+        let run = Run::new(c_program("harness")).on(&machine).within(&container);
+        assert_eq!(lines(run.env("HARNESS_ROUTE", route).args(COMMANDS).finish()), ANSWERS, "{route}");
+    }
+}
+
+#[test]
+fn a_plugin_linked_against_the_driver_is_limited_wherever_it_is_opened() {
+    let (machine, container) = (one_card(), four_gib());
+    // Python extension modules are such plug-ins: opened with local scope, their driver is in nobody else's.
+    let plugin = c_build("plugin", &["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
+    let said = lines(Run::new(c_program("plugin_host")).on(&machine).within(&container).arg(plugin).finish());
+    assert_eq!(said, ["direct 2", "own dlsym 2", "within the budget 0"]);
+}
+
+#[test]
+fn dlvsym_finds_hooks_where_it_can_look_into_a_driver() {
+    // It finds nothing in libraries that need versions of others without naming their own, as the driver's are.
+    let driver =
+        c_build("unversioned_driver", &["-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libcuda.so.1"]);
+    let container = four_gib();
+    let probe = || Run::new(c_program("dlvsym")).arg(&driver);
+    assert_eq!(
+        lines(probe().within(&container).finish()),
+        ["plain: hook", "looked up: hook", "unhooked: driver", "absent: nothing"]
+    );
+    assert_eq!(
+        lines(probe().finish()),
+        ["plain: driver", "looked up: driver", "unhooked: driver", "absent: nothing"]
+    );
+}
+
+#[test]
+fn versions_and_flags_get_what_the_driver_answers_them() {
+    let container = four_gib();
+    let machine = one_card();
+    let probe = || Run::new(c_program("procaddr_versions")).on(&machine);
+    let bare = lines(probe().finish());
+    let within = lines(probe().within(&container).finish());
+    // Codes, statuses and which variant it is are the driver's own; only the hooked ones are at other addresses.
+    let facts = |said: &[String]| {
+        said.iter().map(|line| line.split(" at ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(facts(&within), facts(&bare));
+    let elsewhere: Vec<&str> =
+        within.iter().filter_map(|line| line.split_once(" at hook").map(|(fact, _)| fact)).collect();
+    assert!(elsewhere.iter().any(|fact| fact.starts_with("cuMemAlloc@3020")), "{within:#?}");
+    assert!(
+        !elsewhere.iter().any(|fact| fact.starts_with("cuLaunchKernel")),
+        "not hooked, so untouched: {within:#?}"
+    );
+    assert!(!bare.iter().any(|line| line.contains(" at hook")), "{bare:#?}");
+}
+
+#[test]
+fn a_name_that_no_loaded_driver_has_stays_unfound() {
+    let container = four_gib();
+    let run = |program: &str| {
+        let bare = lines(Run::new(c_program(program)).finish());
+        let within = lines(Run::new(c_program(program)).within(&container).finish());
+        assert_eq!(within, bare, "{program}");
+        bare
+    };
+    assert_eq!(run("weak"), ["cuInit absent, cuMemAlloc_v2 absent, table absent"]);
+    assert!(run("lookups").iter().any(|line| line == "cuInit by default: absent"));
+}
+
+#[test]
+fn another_librarys_own_function_of_a_hooked_name_is_left_alone() {
+    let container = four_gib();
+    let namesake = c_library("namesake");
+    let host = c_build("namesake_host", &["-Wl,--no-as-needed", namesake.to_str().unwrap()]);
+    let said = lines(Run::new(&host).within(&container).arg(&namesake).finish());
+    assert_eq!(said, lines(Run::new(&host).arg(&namesake).finish()));
+    assert_eq!(said, ["linked 4711", "dlsym 4711", "next 4711"]);
+}
+
+#[test]
+fn foreign_look_ups_find_what_they_would_find_without_the_library() {
+    let container = four_gib();
+    // Two libraries define the same function, and the first calls on to the second by RTLD_NEXT, from eight threads.
+    for level in ["-O0", "-O2"] {
+        let second = c_build("chain_second", &["-shared", "-fPIC", level]);
+        let first = c_build("chain_first", &["-shared", "-fPIC", level, second.to_str().unwrap()]);
+        let host = c_build(
+            "chain_host",
+            &[level, "-Wl,--no-as-needed", first.to_str().unwrap(), second.to_str().unwrap()],
+        );
+        let said = lines(Run::new(&host).within(&container).finish());
+        assert_eq!(said, lines(Run::new(&host).finish()), "{level}");
+        assert_eq!(said, ["first then second"; 16], "{level}");
+    }
+}
+
+#[test]
+fn a_program_that_checks_dlerror_after_a_look_up_finds_none() {
+    let (machine, container) = (one_card(), four_gib());
+    let said = lines(Run::new(c_program("dlerror")).on(&machine).within(&container).finish());
+    assert_eq!(said, lines(Run::new(c_program("dlerror")).on(&machine).finish()));
+}
+
+#[test]
+fn the_dynamic_symbols_are_exactly_the_table() {
+    let output = std::process::Command::new("nm").args(["-D", "--defined-only"]).arg(preload()).output();
+    let Ok(output) = output else {
+        return crate::common::skip::skip("nm is not there: install binutils");
+    };
+    let mut exported: Vec<String> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().to_owned())
+        .collect();
+    let table = cuquota::hook::Hook::ALL.iter().map(|hook| hook.info().symbol.to_str().unwrap().to_owned());
+    let mut expected: Vec<String> = table.chain(["dlsym".to_owned(), "dlvsym".to_owned()]).collect();
+    exported.sort();
+    expected.sort();
+    assert_eq!(exported, expected);
+}
