@@ -105,6 +105,8 @@ void card_sweep(struct sim_card *card)
     }
 }
 
+unsigned sim_card_index(const struct sim_card *card) { return card->index; }
+
 uint64_t sim_card_total(struct sim_card *card) { return (uint64_t)card->blocks << SIM_BLOCK_SHIFT; }
 
 uint64_t sim_card_free(struct sim_card *card)

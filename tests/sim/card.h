@@ -35,6 +35,7 @@ struct sim_card *sim_card(unsigned index);
 /* Forgets every card in a forked child, so that the child's life does not keep the parent's memory. */
 void sim_cards_after_fork(void);
 
+unsigned sim_card_index(const struct sim_card *card);
 uint64_t sim_card_total(struct sim_card *card);           /* bytes */
 uint64_t sim_card_free(struct sim_card *card);            /* bytes, after sweeping the dead */
 uint64_t sim_card_process_bytes(struct sim_card *card);   /* bytes that this process holds or shares */

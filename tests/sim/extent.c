@@ -50,6 +50,8 @@ static int transfer(const struct sim_extent *extent, uint64_t done, char *host, 
     for (size_t part; bytes; host += part, done += part, bytes -= part) {
         part = in_block(extent, done, bytes);
         uint64_t at = extent->offset + done;
+        if (!extent->blocks)
+            return EFAULT; /* memory of a graph that is not allocated now */
         uint32_t block = extent->blocks[at >> SIM_BLOCK_SHIFT];
         int why = write ? sim_card_write(extent->card, block, at & (SIM_BLOCK - 1), host, part)
                         : sim_card_read(extent->card, block, at & (SIM_BLOCK - 1), host, part);
@@ -91,6 +93,8 @@ CUresult sim_extent_fill(const struct sim_extent *extent, uint32_t value, unsign
     size_t target_bytes = extent->host ? bytes : filled;
     for (size_t i = 0; i < target_bytes; i += width)
         memcpy(target + i, &value, width);
+    if (!extent->host && !extent->blocks)
+        return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t done = 0; !extent->host && done < bytes;) {
         uint64_t at = extent->offset + done;
         size_t part = in_block(extent, done, bytes - (size_t)done);

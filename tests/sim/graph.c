@@ -15,6 +15,8 @@ struct sim_graph {
     struct node *first, **last;
     size_t nodes;
     unsigned references; /* the handle's, and those of what was instantiated from it */
+    struct sim_region **regions;
+    size_t owned;
 };
 
 struct sim_graph *sim_graph_new(void)
@@ -49,7 +51,20 @@ void sim_graph_free(struct sim_graph *graph)
         next = node->next;
         free(node);
     }
+    for (size_t i = 0; i < graph->owned; i++)
+        sim_region_abandon(graph->regions[i]);
+    free(graph->regions);
     free(graph);
+}
+
+bool sim_graph_own(struct sim_graph *graph, struct sim_region *region)
+{
+    struct sim_region **grown = realloc(graph->regions, (graph->owned + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    graph->regions = grown;
+    graph->regions[graph->owned++] = region;
+    return true;
 }
 
 struct graph_exec {

@@ -33,22 +33,22 @@ static void heap_give(struct sim_heap *heap, size_t count, const uint32_t *block
         sim_card_give(heap->card, count, blocks);
 }
 
-/* A region of whole blocks with addresses, in the heap and in the page table. */
+/* A region of whole blocks (or, `unbacked`, still without them) with addresses, in the heap and in the page table. */
 static struct sim_region *region_new(struct sim_heap *heap, struct sim_context *context, enum sim_range range,
-                                     enum sim_region_kind kind, uint64_t bytes)
+                                     enum sim_region_kind kind, uint64_t bytes, bool unbacked)
 {
     uint64_t count = sim_blocks_of(bytes);
     if (count > sim_card_total(heap->card) >> SIM_BLOCK_SHIFT)
         return NULL;
     struct sim_region *region = calloc(1, sizeof *region);
-    uint32_t *blocks = malloc(count * sizeof *blocks);
+    uint32_t *blocks = unbacked ? NULL : malloc(count * sizeof *blocks);
     struct sim_slab *slab = kind == SIM_REGION_SLAB ? calloc(1, sizeof *slab) : NULL;
-    if (!region || !blocks || (kind == SIM_REGION_SLAB && !slab))
+    if (!region || (!blocks && !unbacked) || (kind == SIM_REGION_SLAB && !slab))
         goto no_memory;
     uint64_t base = sim_va_take(range, count << SIM_BLOCK_SHIFT, SIM_BLOCK);
     if (!base)
         goto no_memory;
-    if (!heap_take(heap, count, blocks)) {
+    if (blocks && !heap_take(heap, count, blocks)) {
         sim_va_give(range, base, count << SIM_BLOCK_SHIFT);
         goto no_memory;
     }
@@ -84,7 +84,7 @@ static void region_free(struct sim_region *region)
     sim_va_give(region->range, region->base, region->span);
     if (region->shared)
         sim_share_leave(region->card, &region->share);
-    else
+    else if (region->blocks)
         heap_give(heap, region->count, region->blocks);
     if (region->prev)
         region->prev->next = region->next;
@@ -158,7 +158,7 @@ static CUresult slab_alloc(struct sim_heap *heap, struct sim_context *context, e
             region = region->next;
     }
     if (!region) {
-        region = region_new(heap, context, range, SIM_REGION_SLAB, SIM_BLOCK);
+        region = region_new(heap, context, range, SIM_REGION_SLAB, SIM_BLOCK, false);
         at = 0;
     }
     if (!region)
@@ -210,7 +210,7 @@ CUresult sim_heap_allocate(struct sim_heap *heap, struct sim_context *context, e
     if (bytes < LARGE) {
         result = slab_alloc(heap, context, range, (uint32_t)bytes, ptr);
     } else {
-        struct sim_region *region = region_new(heap, context, range, SIM_REGION_PLAIN, bytes);
+        struct sim_region *region = region_new(heap, context, range, SIM_REGION_PLAIN, bytes, false);
         if (!region)
             return CUDA_ERROR_OUT_OF_MEMORY;
         region->id = sim_next_id();
@@ -225,15 +225,61 @@ CUresult sim_heap_allocate(struct sim_heap *heap, struct sim_context *context, e
     return CUDA_SUCCESS;
 }
 
+/* ---- allocations of graphs ----------------------------------------------------------------------- */
+
+struct sim_region *sim_region_unbacked(struct sim_heap *heap, struct sim_context *context, uint64_t bytes)
+{
+    struct sim_region *region =
+        region_new(heap, context, SIM_RANGE_CARD + heap->card_index, SIM_REGION_PLAIN, bytes, true);
+    if (region) {
+        region->of_graph = true;
+        region->id = sim_next_id();
+    }
+    return region;
+}
+
+bool sim_region_back(struct sim_region *region)
+{
+    uint32_t *blocks = malloc(region->count * sizeof *blocks);
+    if (!blocks || !heap_take(region->heap, region->count, blocks)) {
+        free(blocks);
+        return false;
+    }
+    region->blocks = blocks;
+    region->heap->used += region->span;
+    sim_live++;
+    sim_pool_used_changed(region->heap->pool);
+    return true;
+}
+
+static void region_unback(struct sim_region *region)
+{
+    heap_give(region->heap, region->count, region->blocks);
+    free(region->blocks);
+    region->blocks = NULL;
+}
+
+/* What the graph left allocated stays so until the program frees it, as any allocation. */
+void sim_region_abandon(struct sim_region *region)
+{
+    if (region->blocks)
+        region->of_graph = false;
+    else
+        region_free(region);
+}
+
 bool sim_heap_release(uint64_t ptr)
 {
     struct sim_region *region = sim_region_at(ptr);
     if (!region)
         return false;
     struct sim_pool *pool = region->heap ? region->heap->pool : NULL;
-    if (region->kind == SIM_REGION_PLAIN && region->base == ptr) {
+    if (region->kind == SIM_REGION_PLAIN && region->base == ptr && region->blocks) {
         region->heap->used -= region->span;
-        region_free(region);
+        if (region->of_graph)
+            region_unback(region);
+        else
+            region_free(region);
     } else if (region->kind == SIM_REGION_SLAB) {
         unsigned granule = (unsigned)((ptr - region->base) / SIM_GRANULE);
         if (ptr % SIM_GRANULE || !bit(region->slab->start, granule))
@@ -254,6 +300,12 @@ void sim_heap_clear(struct sim_heap *heap, struct sim_context *context)
         next = region->next;
         if (context && region->context != context)
             continue;
+        if (region->of_graph) {
+            /* The address goes with its graph, the memory now. */
+            if (region->blocks)
+                (void)sim_heap_release(region->base);
+            continue;
+        }
         if (region->kind == SIM_REGION_PLAIN) {
             sim_live--;
             heap->used -= region->span;

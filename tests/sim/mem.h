@@ -79,6 +79,7 @@ struct sim_region {
     size_t count;
     unsigned long long id;
     bool sync_memops;
+    bool of_graph; /* the address belongs to a graph, and has blocks only from a launch until it is freed */
     bool shared; /* the blocks belong to the shared object `share` */
     struct sim_share share;
     unsigned opened; /* SIM_REGION_IMPORT: how often */
@@ -127,6 +128,10 @@ CUresult sim_heap_allocate(struct sim_heap *heap, struct sim_context *context, e
                            CUdeviceptr *ptr);
 /* Frees the allocation that starts at `ptr` in a plain, pool or slab region; false when there is none. */
 bool sim_heap_release(uint64_t ptr);
+/* An address without blocks, for an allocation of a graph; blocks for it; and the graph's end. */
+struct sim_region *sim_region_unbacked(struct sim_heap *heap, struct sim_context *context, uint64_t bytes);
+bool sim_region_back(struct sim_region *region);
+void sim_region_abandon(struct sim_region *region);
 /* Frees all of a heap's allocations that were made in `context` (NULL: all). */
 void sim_heap_clear(struct sim_heap *heap, struct sim_context *context);
 /* Takes blocks of a card for this process: tries again with the pools trimmed before it gives up. */

@@ -62,5 +62,13 @@ static inline CUstream sim_ptsz(CUstream stream) { return stream ? stream : CU_S
 struct sim_graph *sim_graph_new(void);
 bool sim_graph_add(struct sim_graph *graph, CUresult (*run)(const void *), const void *args, size_t size);
 void sim_graph_free(struct sim_graph *graph);
+/* Addresses of memory that a graph allocates belong to it. */
+bool sim_graph_own(struct sim_graph *graph, struct sim_region *region);
+
+/* ---- graph_memory.c ---- */
+/* Stream-ordered allocation and free in a stream that is being captured. */
+CUresult sim_graph_alloc(CUdeviceptr *ptr, size_t bytes, CUdevice device, CUstream stream,
+                         struct sim_context *context);
+CUresult sim_graph_release(CUdeviceptr ptr, CUstream stream);
 
 #endif

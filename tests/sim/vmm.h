@@ -1,0 +1,30 @@
+/* Virtual memory management between vmm.c (physical allocations) and vmm_map.c (addresses). */
+#ifndef SIM_VMM_H
+#define SIM_VMM_H
+
+#include "mem.h"
+
+struct sim_physical {
+    struct sim_physical *next;
+    CUmemAllocationProp prop;
+    uint64_t bytes;
+    struct sim_card *card; /* NULL in host memory */
+    uint32_t *blocks;
+    size_t count;
+    char *host; /* NULL on a card */
+    unsigned references; /* of the handle */
+    unsigned mappings;
+    bool shared;
+    struct sim_share share;
+};
+
+struct sim_mapping {
+    struct sim_physical *physical;
+    uint64_t *access; /* a word for each 2 MiB: 2 bits a card, as CUmemAccess_flags */
+};
+
+struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle);
+void sim_physical_map(struct sim_physical *physical);
+void sim_physical_unmap(struct sim_physical *physical);
+
+#endif
