@@ -1,6 +1,6 @@
 /* Prints who the cards are, to CUDA first and then to NVML, a line each; then looks CUDA's devices up by what it
  * printed. */
-#include "driver.h"
+#include "open_driver.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Asks cuGetProcAddress for each argument NAME@VERSION[:FLAGS] and prints the code, the status, and which exported
  * functions of the driver the pointer equals. "4:" before the name asks by the signature of four arguments. */
-#include "driver.h"
+#include "open_driver.h"
 
 #include <string.h>
 

@@ -63,9 +63,12 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|m| m.modified()).ok()
 }
 
+/// When a source or header below the directory last changed.
 fn newest_source(dir: &Path) -> SystemTime {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("cannot list {}: {e}", dir.display()));
-    let sources = entries.flatten().map(|entry| entry.path());
-    let sources = sources.filter(|p| p.extension().is_some_and(|x| x == "c" || x == "h"));
-    sources.filter_map(|p| modified(&p)).max().unwrap_or(SystemTime::UNIX_EPOCH)
+    let times = entries.flatten().map(|entry| entry.path()).filter_map(|path| {
+        let source = path.extension().is_some_and(|x| x == "c" || x == "h");
+        if path.is_dir() { Some(newest_source(&path)) } else { modified(&path).filter(|_| source) }
+    });
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }

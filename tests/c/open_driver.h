@@ -1,6 +1,6 @@
 /* How the C programs reach the driver: opened by name as programs do, no symbol linked. */
-#ifndef TEST_DRIVER_H
-#define TEST_DRIVER_H
+#ifndef OPEN_DRIVER_H
+#define OPEN_DRIVER_H
 
 #include "cuda_abi.h"
 
