@@ -3,11 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command};
 
-use common::{Finished, Run, cuquota, sim_dir, temp_dir};
+use common::{Container, Finished, GIB, MIB, Machine, Run, cuquota, sim_dir, temp_dir};
 use serde_json::Value;
 
 fn cli<A: Into<std::ffi::OsString>>(args: impl IntoIterator<Item = A>) -> Run {
@@ -341,7 +341,7 @@ fn output_that_nobody_reads_is_no_crash() {
 fn completions_know_the_commands_and_their_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let script = cli(["completions", shell]).finish().success().stdout;
-        for word in ["run", "check", "demo", "sim-dir"] {
+        for word in ["run", "check", "status", "demo", "sim-dir"] {
             assert!(script.contains(word), "{shell} lacks {word}");
         }
     }
@@ -363,7 +363,7 @@ fn every_command_and_flag_of_the_help_is_in_the_manual() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .collect();
-    assert!(commands.len() >= 4, "{commands:?}");
+    assert!(commands.len() >= 5, "{commands:?}");
     for command in commands {
         assert!(manual.contains(&format!("## cuquota {command}")), "{command} is not in docs/cli.md");
         let help = cli([command, "--help"]).finish().success().stdout;
@@ -373,6 +373,108 @@ fn every_command_and_flag_of_the_help_is_in_the_manual() {
             assert!(manual.contains(&format!("--{flag}")), "{command} --{flag} is not in docs/cli.md");
         }
     }
+}
+
+/// A program in the container whose state is in `state`, that uses the GPU as it is told.
+struct Program {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(container: &Container, machine: &Machine) -> Program {
+        let mut child = Run::new(cuquota()).arg("__gpu-client").within(container).on(machine).spawn();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Program { child, answers };
+        assert_eq!(program.ask("start"), serde_json::json!({}));
+        program
+    }
+
+    fn ask(&mut self, question: &str) -> Value {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{question}").unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn status_shows_who_holds_what_and_what_was_refused() {
+    let (container, machine) =
+        (Container::new("limit = \"4GiB\"\nname = \"team-a\"\n"), Machine::new("16GiB,context=256MiB"));
+    let status = |args: &[&str]| {
+        cli(["status", "--state"]).arg(container.state_dir()).args(args.iter().copied()).finish().success()
+    };
+    assert!(status(&[]).stdout.starts_with("No program has used a GPU here"));
+    assert_eq!(json(&status(&["--json"])), serde_json::json!({ "containers": [] }));
+
+    let (mut one, mut two) = (Program::start(&container, &machine), Program::start(&container, &machine));
+    assert_eq!(one.ask("allocate 1073741824")["granted"], GIB);
+    assert_eq!(two.ask("allocate 2147483648")["granted"], 2 * GIB);
+    assert_eq!(two.ask("allocate 1073741824")["error"], "CUDA_ERROR_OUT_OF_MEMORY");
+
+    let answer = json(&status(&["--json"]));
+    let found = &answer["containers"][0];
+    let (gpu, processes) = (&found["gpus"][0], found["processes"].as_array().unwrap());
+    assert_eq!(found["name"], "team-a");
+    assert_eq!((&gpu["limit_bytes"], &gpu["refusals"]), (&(4 * GIB).into(), &1.into()), "{answer:#}");
+    assert_eq!(gpu["used_bytes"], 3 * GIB + 512 * MIB);
+    assert_eq!(gpu["peak_bytes"], 3 * GIB + 512 * MIB);
+    let uses = |program: &Program| {
+        let process = processes.iter().find(|process| process["pid"] == program.child.id());
+        process.unwrap_or_else(|| panic!("{answer:#}"))["used"][0]["bytes"].clone()
+    };
+    assert_eq!((uses(&one), uses(&two)), ((GIB + 256 * MIB).into(), (2 * GIB + 256 * MIB).into()));
+
+    let table = status(&[]).stdout;
+    assert!(table.starts_with("team-a ("), "{table}");
+    assert!(table.contains("  4 GiB  3.50 GiB  3.50 GiB         1\n"), "{table}");
+    let row = table.lines().find(|line| line.contains(&two.child.id().to_string())).unwrap();
+    assert!(row.contains("cuquota") && row.contains("2.25 GiB  GPU-"), "{row}");
+
+    drop((one, two));
+    let answer = json(&status(&["--json"]));
+    let gpu = &answer["containers"][0]["gpus"][0];
+    assert_eq!((&gpu["used_bytes"], &gpu["peak_bytes"]), (&0.into(), &(3 * GIB + 512 * MIB).into()));
+    assert_eq!(answer["containers"][0]["processes"], serde_json::json!([]));
+    assert!(status(&[]).stdout.contains("no process is running"));
+}
+
+#[test]
+fn status_says_which_state_cannot_be_read_and_which_directory_is_not_there() {
+    let dir = temp_dir("cli");
+    fs::write(dir.path().join("ledger"), "not a ledger").unwrap();
+    let finished = cli(["status", "--state"]).arg(dir.path()).finish();
+    assert_eq!(finished.code(), 1, "{finished}");
+    assert!(finished.stdout.contains("ledger cannot be read"), "{finished}");
+    let finished = cli(["status", "--json", "--state"]).arg(dir.path()).finish();
+    assert!(finished.code() == 1 && json(&finished)["containers"][0]["error"].is_string(), "{finished}");
+    let finished = cli(["status", "--state", "/nonexistent"]).finish();
+    assert!(finished.code() == 125 && finished.stderr.contains("/nonexistent"), "{finished}");
+}
+
+#[test]
+fn the_demo_keeps_every_promise() {
+    let finished = cli(["demo"]).finish();
+    assert_eq!(finished.code(), 0, "{finished}");
+    assert!(finished.stdout.ends_with("16 of 16 promises kept\n"), "{finished}");
+    for line in [
+        "a/1      sees 4 GiB in all",
+        "b/1      sees 8 GiB in all",
+        "refused, CUDA_ERROR_OUT_OF_MEMORY",
+        "signal: 9",
+        "at the peak, 2 refusals",
+    ] {
+        assert!(finished.stdout.contains(line), "{line}\n{finished}");
+    }
+    assert_eq!(finished.stderr, "");
 }
 
 #[test]

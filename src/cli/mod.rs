@@ -11,9 +11,11 @@ mod demo_client;
 mod failure;
 mod library;
 mod out;
+mod play;
 mod run;
 mod session;
 mod sim;
+mod status;
 mod units;
 
 use std::process::ExitCode;
@@ -35,6 +37,7 @@ struct Cli {
 enum Command {
     Run(Box<run::Run>),
     Check(check::Check),
+    Status(status::Status),
     Demo(demo::Demo),
     Completions(completions::Completions),
     /// Opens the driver and answers questions on standard input; for `check` and `demo`
@@ -52,6 +55,8 @@ Examples:
       The same on this machine's GPUs
   cuquota check quota.toml
       What a quota file means, or where it is wrong
+  cuquota status
+      Who holds what, the peak, and the refusals
 
 Exit codes:
   0    it worked
@@ -67,6 +72,7 @@ pub fn main() -> ExitCode {
     let done: Result<ExitCode, Failure> = match cli.command {
         Command::Run(run) => run.execute(),
         Command::Check(check) => check.execute(),
+        Command::Status(status) => status.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Completions(completions) => completions.execute(),
         Command::DemoClient => demo_client::execute(),

@@ -1,0 +1,188 @@
+//! `cuquota status`: who holds what.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use cuquota::config::{GpuIdentity, Source, StatePlace};
+use cuquota::ledger::{self, GpuState, ProcessState, SharingLost, Snapshot};
+use serde_json::{Value, json};
+
+use super::failure::{Context, Failure};
+use super::units::human;
+use super::{out, units};
+
+/// Show who holds what, the peak, and the refusals
+///
+/// Reads the state that the programs of a container share; needs no daemon and changes nothing. On a machine whose
+/// containers keep their state in a mounted directory, --state DIR shows them from outside.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Status {
+    /// The directory of the state [default: where the programs started here keep it]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cuquota status
+  cuquota status --state /run/cuquota
+  watch cuquota status
+  cuquota status --json | jq '.containers[].gpus[] | {uuid, used_bytes, peak_bytes}'
+
+Exit codes: 0, also where no program has used a GPU; 1 if there is state that cannot be read.";
+
+/// One file of state, and what is in it.
+struct Found {
+    path: PathBuf,
+    here: bool,
+    state: Result<Snapshot, SharingLost>,
+}
+
+impl Status {
+    pub fn execute(self) -> Result<ExitCode, Failure> {
+        let place = match self.state {
+            Some(dir) => {
+                // A name that is mistyped must not read as a container that uses nothing.
+                dir.read_dir()
+                    .context(format_args!("list {}", dir.display()), "name the directory of the state")?;
+                StatePlace::Explicit(dir)
+            }
+            None => Source::locate().map_or(StatePlace::Default, |source| source.state),
+        };
+        let found = find(&place);
+        if self.json {
+            let containers: Vec<Value> = found.iter().map(container_json).collect();
+            out::print_json(&json!({ "containers": containers }))?;
+        } else if found.is_empty() {
+            let places: Vec<String> = place.candidates().map(|dir| dir.display().to_string()).collect();
+            out::print(&format!(
+                "No program has used a GPU here: there is no state in {}.\n",
+                places.join(", ")
+            ))?;
+        } else {
+            let containers: Vec<String> = found.iter().map(container_text).collect();
+            out::print(&containers.join("\n"))?;
+        }
+        let readable = found.iter().all(|found| found.state.is_ok());
+        Ok(if readable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Every ledger in the directories of `place`; that of programs started here comes first.
+fn find(place: &StatePlace) -> Vec<Found> {
+    let here = ledger::find(place);
+    let paths: BTreeSet<PathBuf> = place.candidates().flat_map(ledgers_in).collect();
+    let mut found: Vec<Found> = paths
+        .into_iter()
+        .chain(here.clone())
+        .map(|path| Found { here: here.as_ref() == Some(&path), state: Snapshot::read(&path), path })
+        .collect();
+    found.sort_by(|a, b| (!a.here, &a.path).cmp(&(!b.here, &b.path)));
+    found.dedup_by(|a, b| a.path == b.path);
+    found
+}
+
+fn ledgers_in(dir: &Path) -> Vec<PathBuf> {
+    let named = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name == "ledger" || name.starts_with("ledger-")
+    };
+    let entries = std::path::absolute(dir).and_then(std::fs::read_dir);
+    entries.into_iter().flatten().flatten().map(|entry| entry.path()).filter(named).collect()
+}
+
+fn container_text(found: &Found) -> String {
+    let path = found.path.display();
+    let snapshot = match &found.state {
+        Ok(snapshot) => snapshot,
+        Err(reason) => return format!("{path} cannot be read: {reason}\n"),
+    };
+    let title = if snapshot.label.is_empty() { "container" } else { snapshot.label.as_str() };
+    let here = if found.here { ", this container" } else { "" };
+    let mut text = format!("{title} ({path}{here})\n");
+    if snapshot.gpus.is_empty() {
+        return text + "no GPU has been used\n";
+    }
+    let mut rows = vec![["GPU", "LIMIT", "USED", "PEAK", "REFUSALS"].map(str::to_owned).to_vec()];
+    rows.extend(snapshot.gpus.iter().map(gpu_row));
+    text += &units::table(&rows, &[1, 2, 3, 4]);
+    text.push('\n');
+    let living: Vec<&ProcessState> = snapshot.processes.iter().filter(|process| process.alive).collect();
+    if living.is_empty() {
+        return text + "no process is running\n";
+    }
+    let mut rows = vec![["PID", "NAME", "USED", "GPU"].map(str::to_owned).to_vec()];
+    rows.extend(living.iter().flat_map(|process| process_rows(process, &snapshot.gpus)));
+    text + &units::table(&rows, &[0, 2])
+}
+
+fn gpu_row(gpu: &GpuState) -> Vec<String> {
+    let limit = match gpu.limit {
+        None => "-".to_owned(),
+        Some(u64::MAX) => "unlimited".to_owned(),
+        Some(limit) => human(limit),
+    };
+    vec![uuid(gpu), limit, human(gpu.used), human(gpu.peak), gpu.refusals.to_string()]
+}
+
+/// A row for every GPU that the process uses, or one that says it uses none.
+fn process_rows(process: &ProcessState, gpus: &[GpuState]) -> Vec<Vec<String>> {
+    let who = || vec![process.pid.to_string(), process.comm.clone()];
+    let used = gpus.iter().zip(&process.used).filter(|(_, used)| **used != 0);
+    let rows: Vec<Vec<String>> =
+        used.map(|(gpu, used)| [who(), vec![human(*used), uuid(gpu)]].concat()).collect();
+    if rows.is_empty() { vec![[who(), vec![human(0), "-".to_owned()]].concat()] } else { rows }
+}
+
+fn uuid(gpu: &GpuState) -> String {
+    GpuIdentity { uuid: gpu.uuid, mig: false, pci: None, pci_index: None }.uuid_text()
+}
+
+fn container_json(found: &Found) -> Value {
+    let path = found.path.display().to_string();
+    match &found.state {
+        Err(reason) => json!({ "path": path, "here": found.here, "error": reason.to_string() }),
+        Ok(snapshot) => json!({
+            "path": path,
+            "here": found.here,
+            "name": Some(&snapshot.label).filter(|label| !label.is_empty()),
+            "gpus": snapshot.gpus.iter().map(gpu_json).collect::<Vec<_>>(),
+            "processes": snapshot
+                .processes
+                .iter()
+                .filter(|process| process.alive)
+                .map(|process| process_json(process, &snapshot.gpus))
+                .collect::<Vec<_>>(),
+        }),
+    }
+}
+
+fn gpu_json(gpu: &GpuState) -> Value {
+    json!({
+        "uuid": uuid(gpu),
+        "limit_bytes": gpu.limit.filter(|limit| *limit != u64::MAX),
+        "unlimited": gpu.limit == Some(u64::MAX),
+        "used_bytes": gpu.used,
+        "peak_bytes": gpu.peak,
+        "refusals": gpu.refusals,
+        "context_bytes": gpu.context_cost,
+    })
+}
+
+fn process_json(process: &ProcessState, gpus: &[GpuState]) -> Value {
+    let used = gpus.iter().zip(&process.used).filter(|(_, used)| **used != 0);
+    json!({
+        "pid": process.pid,
+        "pid_namespace": process.pid_namespace,
+        "uid": process.uid,
+        "name": process.comm,
+        "used": used.map(|(gpu, used)| json!({ "uuid": uuid(gpu), "bytes": used })).collect::<Vec<_>>(),
+    })
+}
