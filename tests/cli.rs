@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command};
+use std::process::Command;
 
+use common::client::Client;
 use common::{Container, Finished, GIB, MIB, Machine, Run, cuquota, sim_dir, temp_dir};
 use serde_json::Value;
 
@@ -375,36 +376,6 @@ fn every_command_and_flag_of_the_help_is_in_the_manual() {
     }
 }
 
-/// A program in the container whose state is in `state`, that uses the GPU as it is told.
-struct Program {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn start(container: &Container, machine: &Machine) -> Program {
-        let mut child = Run::new(cuquota()).arg("__gpu-client").within(container).on(machine).spawn();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Program { child, answers };
-        assert_eq!(program.ask("start"), serde_json::json!({}));
-        program
-    }
-
-    fn ask(&mut self, question: &str) -> Value {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{question}").unwrap();
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn status_shows_who_holds_what_and_what_was_refused() {
     let (container, machine) =
@@ -415,7 +386,9 @@ fn status_shows_who_holds_what_and_what_was_refused() {
     assert!(status(&[]).stdout.starts_with("No program has used a GPU here"));
     assert_eq!(json(&status(&["--json"])), serde_json::json!({ "containers": [] }));
 
-    let (mut one, mut two) = (Program::start(&container, &machine), Program::start(&container, &machine));
+    let run = Client::run().within(&container).on(&machine);
+    let (mut one, mut two) = (Client::start(&run), Client::start(&run));
+    assert_eq!((one.ask("start"), two.ask("start")), (serde_json::json!({}), serde_json::json!({})));
     assert_eq!(one.ask("allocate 1073741824")["granted"], GIB);
     assert_eq!(two.ask("allocate 2147483648")["granted"], 2 * GIB);
     assert_eq!(two.ask("allocate 1073741824")["error"], "CUDA_ERROR_OUT_OF_MEMORY");
@@ -427,8 +400,8 @@ fn status_shows_who_holds_what_and_what_was_refused() {
     assert_eq!((&gpu["limit_bytes"], &gpu["refusals"]), (&(4 * GIB).into(), &1.into()), "{answer:#}");
     assert_eq!(gpu["used_bytes"], 3 * GIB + 512 * MIB);
     assert_eq!(gpu["peak_bytes"], 3 * GIB + 512 * MIB);
-    let uses = |program: &Program| {
-        let process = processes.iter().find(|process| process["pid"] == program.child.id());
+    let uses = |program: &Client| {
+        let process = processes.iter().find(|process| process["pid"] == program.id());
         process.unwrap_or_else(|| panic!("{answer:#}"))["used"][0]["bytes"].clone()
     };
     assert_eq!((uses(&one), uses(&two)), ((GIB + 256 * MIB).into(), (2 * GIB + 256 * MIB).into()));
@@ -436,7 +409,7 @@ fn status_shows_who_holds_what_and_what_was_refused() {
     let table = status(&[]).stdout;
     assert!(table.starts_with("team-a ("), "{table}");
     assert!(table.contains("  4 GiB  3.50 GiB  3.50 GiB         1\n"), "{table}");
-    let row = table.lines().find(|line| line.contains(&two.child.id().to_string())).unwrap();
+    let row = table.lines().find(|line| line.contains(&two.id().to_string())).unwrap();
     assert!(row.contains("cuquota") && row.contains("2.25 GiB  GPU-"), "{row}");
 
     drop((one, two));

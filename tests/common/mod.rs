@@ -1,6 +1,7 @@
 //! What the tests share: the built artefacts, the simulated machine, a container's files, and running programs.
 #![allow(dead_code)] // each test uses a part of it
 
+pub mod client;
 pub mod programs;
 pub mod run;
 pub mod skip;

@@ -1,0 +1,58 @@
+//! A program that uses the GPU as the test tells it, line by line: the command's own client of the driver.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout};
+
+use serde_json::Value;
+
+use super::{Run, cuquota};
+
+/// A running client. Killed when dropped.
+pub struct Client {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Client {
+    /// How it is run, for the test to put it on a machine and into a container.
+    pub fn run() -> Run {
+        Run::new(cuquota()).arg("__gpu-client")
+    }
+
+    pub fn start(run: &Run) -> Client {
+        let mut child = run.spawn();
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        Client { child, answers }
+    }
+
+    /// Asks one question (`devices`, `start`, `info`, `allocate BYTES`, `free`) and waits for the answer.
+    #[track_caller]
+    pub fn ask(&mut self, question: &str) -> Value {
+        writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a client that listens");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("a client that answers");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{question}: {error}: {line:?}"))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends its input, waits for its end, which must be a good one, and answers what it said on stderr.
+    #[track_caller]
+    pub fn finish(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("a stream to read");
+        assert!(self.child.wait().expect("a child to wait for").success(), "{said}");
+        said
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Ended already, or ended now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
