@@ -11,5 +11,6 @@ mod managed;
 mod memory_info;
 mod over_budget;
 mod pools;
+mod processes;
 mod routes;
 mod virtual_memory;

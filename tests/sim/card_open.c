@@ -120,7 +120,8 @@ struct sim_card *card_open(unsigned index, uint64_t bytes)
     if ((card->file_fd = open_shared(path)) < 0 || !lay_out(card, bytes, file_bytes))
         goto failed;
     card->file = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, card->file_fd, 0);
-    if (card->file != MAP_FAILED)
+    /* A mapping keeps its file open, and with it the locks: a forked child must not keep its parent's alive. */
+    if (card->file != MAP_FAILED && !madvise(card->file, file_bytes, MADV_DONTFORK))
         return card;
 failed:
     if (errno != EBUSY)
@@ -155,6 +156,6 @@ void sim_cards_after_fork(void)
             continue;
         close(cards[i]->file_fd);
         close(cards[i]->data_fd);
-        cards[i] = NULL; /* the struct and its mapping stay: another thread's stack may still name them */
+        cards[i] = NULL; /* the struct stays: another thread's stack may still name it; the mapping was not inherited */
     }
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* "4GiB", "512MiB", "1000", "max" (SIZE_MAX), each optionally followed by "+N" or "-N". */
-static size_t parse_size(const char *text) {
+__attribute__((unused)) static size_t parse_size(const char *text) {
     size_t value;
     char *end;
     if (!strncmp(text, "max", 3)) {
@@ -30,7 +30,7 @@ static size_t parse_size(const char *text) {
 }
 
 /* "512MiB" where that is exact, else bytes. */
-static const char *print_size(long long bytes) {
+__attribute__((unused)) static const char *print_size(long long bytes) {
     static char text[4][32];
     static int turn;
     char *out = text[turn++ % 4];
