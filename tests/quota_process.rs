@@ -103,7 +103,7 @@ fn a_file_that_this_user_may_not_read_fails_closed() {
     let (dir, machine) = (temp_dir("quota"), Machine::new("16GiB"));
     let quota = dir.path().join("quota.toml");
     fs::write(&quota, "limit = \"4GiB\"\n").unwrap();
-    fs::set_permissions(&quota, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&quota, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(&quota).is_ok() {
         // Root reads everything. As a user without rights it does not.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

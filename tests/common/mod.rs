@@ -1,5 +1,5 @@
 //! What the tests share: the built artefacts, the simulated machine, a container's files, and running programs.
-#![allow(dead_code)] // each test uses a part of it
+#![allow(dead_code, unused_imports)] // each test uses a part of it
 
 pub mod client;
 pub mod programs;
