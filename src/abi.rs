@@ -153,8 +153,6 @@ pub struct nvmlPciInfo_t {
 
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
 pub const POINTER_ATTRIBUTE_MEMPOOL_HANDLE: c_int = 17;
-/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
-pub const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, a `cuuint64_t`.
 pub const POOL_ATTRIBUTE_RESERVED_CURRENT: c_int = 5;
 /// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, a `cuuint64_t`.
@@ -164,9 +162,6 @@ pub const CAPTURE_STATUS_NONE: c_int = 0;
 
 /// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`, and room to spare.
 pub const UUID_TEXT: usize = 96;
-
-/// Text as the driver writes it.
-pub type Text = *mut c_char;
 
 const _: () = {
     assert!(size_of::<CUuuid>() == 16);

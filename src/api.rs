@@ -2,7 +2,7 @@
 //!
 //! A row names the exported symbol, the base name and the version under which `cuGetProcAddress` answers it,
 //! whether it is the `plain` or the `per_thread` default-stream variant, its signature, the function in
-//! [`entry`](crate::entry) that serves it, and in words what it does to memory. Exports (in `build.rs`), the
+//! `entry` that serves it, and in words what it does to memory. Exports (in `build.rs`), the
 //! resolver, the hooks, `docs/coverage.md` and the tests are expansions of this macro; to add a hook, add a row.
 //!
 //! Versions are written as the driver writes them, 12080 for 12.8; NVML has no versions and carries 0.

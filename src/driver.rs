@@ -85,16 +85,8 @@ driver_functions! {
     fn device_total = c"cuDeviceTotalMem_v2" (bytes: *mut usize, device: CUdevice);
     /// `cuMemGetInfo` of the current context's device: physical bytes.
     fn mem_info = c"cuMemGetInfo_v2" (free: *mut usize, total: *mut usize);
-    /// `cuMemFree`.
-    fn mem_free = c"cuMemFree_v2" (address: CUdeviceptr);
     /// `cuMemFreeAsync`.
     fn mem_free_async = c"cuMemFreeAsync" (address: CUdeviceptr, stream: CUstream);
-    /// `cuMemFreeAsync` of the per-thread default stream.
-    fn mem_free_async_ptsz = c"cuMemFreeAsync_ptsz" (address: CUdeviceptr, stream: CUstream);
-    /// `cuMemRelease`.
-    fn mem_release = c"cuMemRelease" (handle: CUmemGenericAllocationHandle);
-    /// `cuMemGetAllocationPropertiesFromHandle`.
-    fn mem_properties = c"cuMemGetAllocationPropertiesFromHandle" (properties: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
     /// `cuPointerGetAttribute`.
     fn pointer_attribute = c"cuPointerGetAttribute" (value: *mut c_void, attribute: c_int, address: CUdeviceptr);
     /// `cuMemPoolGetAttribute`. Not allowed while a capture is open.
@@ -103,8 +95,6 @@ driver_functions! {
     fn pool_trim = c"cuMemPoolTrimTo" (pool: CUmemoryPool, keep: usize);
     /// `cuStreamIsCapturing`.
     fn stream_is_capturing = c"cuStreamIsCapturing" (stream: CUstream, status: *mut c_int);
-    /// `cuArrayDestroy`.
-    fn array_destroy = c"cuArrayDestroy" (array: CUarray);
     /// `nvmlDeviceGetUUID`.
     fn nvml_uuid = c"nvmlDeviceGetUUID" (device: nvmlDevice_t, text: *mut c_char, size: c_uint);
     /// `nvmlDeviceGetPciInfo`, whose version 2 has the same layout.

@@ -5,20 +5,19 @@
 
 #[macro_use]
 pub mod api;
-pub mod abi;
 pub mod hook;
 
-pub mod resolve;
+mod abi;
+mod entry;
+mod resolve;
 
-pub mod entry;
+mod gate;
+mod policy;
 
-pub mod gate;
-pub mod policy;
-
-pub mod process;
+mod process;
 
 pub mod config;
-pub mod driver;
+mod driver;
 pub mod ledger;
-pub mod log;
+mod log;
 pub mod sys;

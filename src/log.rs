@@ -39,10 +39,11 @@ pub fn start(variable: impl Fn(&CStr) -> Option<&'static CStr>) {
     };
     LEVEL.store(level, Ordering::Relaxed);
     // A file named by the caller of a privileged program must not be written with its privilege.
-    if level != 0 && !runs_with_raised_privilege() {
-        if let Some(path) = variable(c"CUQUOTA_LOG_FILE").filter(|path| !path.is_empty()) {
-            let _ = FILE.set(path.to_owned());
-        }
+    if level != 0
+        && !runs_with_raised_privilege()
+        && let Some(path) = variable(c"CUQUOTA_LOG_FILE").filter(|path| !path.is_empty())
+    {
+        let _ = FILE.set(path.to_owned());
     }
 }
 

@@ -36,7 +36,6 @@ const TYPICAL_CONTEXT: u64 = 256 << 20;
 
 /// What one context costs, from what was `learned` before and the part of the card's usage that nothing known
 /// explains now that this context is up: the smallest plausible rise ever seen.
-#[must_use]
 pub fn context_cost(learned: Option<u64>, unexplained: u64) -> ContextCost {
     let plausible = (1..=MOST_PLAUSIBLE_CONTEXT).contains(&unexplained);
     match (learned, plausible) {

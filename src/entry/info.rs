@@ -147,12 +147,12 @@ unsafe fn limited_total<T: Copy>(
         return cuda::NOT_PERMITTED;
     }
     let code = asked();
-    if code == SUCCESS {
-        if let Some(gpu) = call.process.gpus.by_device(call.process, call.driver, device) {
-            call.process.tend();
-            // SAFETY: the driver wrote it, as it answered success.
-            unsafe { *bytes = limited(*bytes, gpu.limit()) };
-        }
+    if code == SUCCESS
+        && let Some(gpu) = call.process.gpus.by_device(call.process, call.driver, device)
+    {
+        call.process.tend();
+        // SAFETY: the driver wrote it, as it answered success.
+        unsafe { *bytes = limited(*bytes, gpu.limit()) };
     }
     code
 }

@@ -26,10 +26,10 @@ pub(super) unsafe fn memory_info(
     // SAFETY: the caller's own arguments.
     let code = unsafe { next(device, memory) };
     // SAFETY: the driver wrote it, as it answered success.
-    if let (SUCCESS, Some(memory)) = (code, unsafe { memory.as_mut() }) {
-        if let Some(seen) = seen(call, device, Memory { total: memory.total, free: memory.free }) {
-            *memory = nvmlMemory_t { total: seen.total, free: seen.free, used: seen.total - seen.free };
-        }
+    if let (SUCCESS, Some(memory)) = (code, unsafe { memory.as_mut() })
+        && let Some(seen) = seen(call, device, Memory { total: memory.total, free: memory.free })
+    {
+        *memory = nvmlMemory_t { total: seen.total, free: seen.free, used: seen.total - seen.free };
     }
     code
 }
@@ -49,14 +49,14 @@ pub(super) unsafe fn memory_info_v2(
     // SAFETY: the caller's own arguments.
     let code = unsafe { next(device, memory) };
     // SAFETY: the driver wrote it, as it answered success, so it is of the version that this layout is for.
-    if let (SUCCESS, Some(memory)) = (code, unsafe { memory.as_mut() }) {
-        if let Some(seen) = seen(call, device, Memory { total: memory.total, free: memory.free }) {
-            let taken = seen.total - seen.free;
-            memory.total = seen.total;
-            memory.free = seen.free;
-            memory.reserved = memory.reserved.min(taken);
-            memory.used = taken - memory.reserved;
-        }
+    if let (SUCCESS, Some(memory)) = (code, unsafe { memory.as_mut() })
+        && let Some(seen) = seen(call, device, Memory { total: memory.total, free: memory.free })
+    {
+        let taken = seen.total - seen.free;
+        memory.total = seen.total;
+        memory.free = seen.free;
+        memory.reserved = memory.reserved.min(taken);
+        memory.used = taken - memory.reserved;
     }
     code
 }

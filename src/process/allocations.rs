@@ -222,7 +222,7 @@ impl Edges {
     fn of(address: u64, bytes: u64) -> Edges {
         let end = address.saturating_add(bytes.max(1));
         let (first, last) = (address / BLOCK, (end - 1) / BLOCK);
-        let (starts_whole, ends_whole) = (address % BLOCK == 0, end % BLOCK == 0);
+        let (starts_whole, ends_whole) = (address.is_multiple_of(BLOCK), end.is_multiple_of(BLOCK));
         if first == last {
             let fills = starts_whole && ends_whole;
             return Edges {

@@ -75,10 +75,12 @@ impl Contexts {
             return None;
         }
         let generation = GENERATION.load(Ordering::Relaxed);
-        if let Some((handle, of, born, place)) = LAST.get() {
-            if handle == context as usize && of == driver && born == generation {
-                return Some(place);
-            }
+        if let Some((handle, of, born, place)) = LAST.get()
+            && handle == context as usize
+            && of == driver
+            && born == generation
+        {
+            return Some(place);
         }
         let place =
             self.find(context as usize, driver).or_else(|| self.meet(process, driver, api, context, None))?;
@@ -96,10 +98,11 @@ impl Contexts {
     #[inline]
     pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
         // Most frees happen in the context of the last request.
-        if let Some((.., born, place)) = LAST.get() {
-            if place.context == context && born == GENERATION.load(Ordering::Relaxed) {
-                return Some(place.gpu);
-            }
+        if let Some((.., born, place)) = LAST.get()
+            && place.context == context
+            && born == GENERATION.load(Ordering::Relaxed)
+        {
+            return Some(place.gpu);
         }
         self.lock().iter().find(|entry| entry.id == context).map(|entry| entry.gpu)
     }

@@ -54,11 +54,6 @@ impl Physical {
         state.handles.insert(handle, piece);
     }
 
-    /// Whether `handle` stands for memory that is charged here.
-    pub fn knows(&self, handle: u64) -> bool {
-        self.lock().handles.contains_key(&handle)
-    }
-
     /// One more reference to `handle`, as an import of one's own memory or a retain by address gives.
     pub fn retained(&self, handle: u64, address: Option<u64>) {
         let mut state = self.lock();

@@ -15,7 +15,7 @@ use crate::sys::object;
 pub fn clear_unresolved() {
     object::visit::<()>(|object| {
         if !ours::is(object) {
-            object.weak_references(|name| is_ours_alone(name));
+            object.weak_references(is_ours_alone);
         }
         ControlFlow::Continue(())
     });

@@ -7,8 +7,8 @@ pub mod fork;
 pub mod identity;
 pub mod lock;
 pub mod mapping;
-pub mod object;
-pub mod output;
+pub(crate) mod object;
+pub(crate) mod output;
 mod privilege;
 mod signals;
 

@@ -29,9 +29,9 @@ pub fn visit<R>(visit: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R> {
         let state = unsafe { &mut *state.cast::<State<F, R>>() };
         // SAFETY: the loader hands out a valid record for the time of this call.
         let info = unsafe { &*info };
-        // SAFETY: `dlpi_phdr` points to `dlpi_phnum` headers of a mapped object; an empty list has no pointer.
         let headers = match info.dlpi_phnum {
             0 => &[],
+            // SAFETY: `dlpi_phdr` points to `dlpi_phnum` headers of a mapped object.
             count => unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(count)) },
         };
         // SAFETY: the loader's names are NUL-terminated and outlive the object.

@@ -9,6 +9,7 @@ mod accounting;
 mod contexts;
 mod managed;
 mod memory_info;
+mod nvml;
 mod over_budget;
 mod pools;
 mod processes;

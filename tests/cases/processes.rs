@@ -67,7 +67,8 @@ fn a_second_process_finds_what_the_first_left() {
     let mut first = first.args(["init", "device 0", "primary", "alloc a 2GiB", "say ready", "wait"]).spawn();
     crate::common::wait_for_line(&mut first, "ready");
     let second = Run::new(c_program("harness")).on(&machine).within(&container);
-    let said = lines(second.args(["init", "device 0", "primary", "info", "alloc a 2GiB", "alloc a 1GiB"]).finish());
+    let said =
+        lines(second.args(["init", "device 0", "primary", "info", "alloc a 2GiB", "alloc a 1GiB"]).finish());
     assert_eq!(said[3..], ["info -> 0 free=1448MiB total=4096MiB", "alloc a 2GiB -> 2", "alloc a 1GiB -> 0"]);
     drop(first.stdin.take());
     assert!(first.wait().unwrap().success());
