@@ -293,6 +293,15 @@ SIM_EXPORT(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *a
 
 /* ---- the thread's stack -------------------------------------------------------------------------------- */
 
+/* A primary context can be made current while it is reset: its calls answer CONTEXT_IS_DESTROYED until the next
+ * retain revives it under the same handle. Any other that is gone cannot. */
+static CUresult usable(const struct sim_context *context)
+{
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return context->alive || context->primary ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 static CUresult set_current(CUcontext handle)
 {
     struct sim_context *context = sim_context_of(handle);
@@ -300,10 +309,9 @@ static CUresult set_current(CUcontext handle)
         depth -= depth > 0;
         return CUDA_SUCCESS;
     }
-    if (!context)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (!context->alive)
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CUresult result = usable(context);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!depth)
         return push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     stack[depth - 1] = context;
@@ -313,10 +321,9 @@ static CUresult set_current(CUcontext handle)
 static CUresult push_current(CUcontext handle)
 {
     struct sim_context *context = sim_context_of(handle);
-    if (!context)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (!context->alive)
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CUresult result = usable(context);
+    if (result != CUDA_SUCCESS)
+        return result;
     return push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -113,10 +113,10 @@ static CUresult alloc(void **out, size_t bytes, unsigned flags)
 
 static CUresult alloc_low(void **out, unsigned bytes) { return alloc(out, bytes, 0); }
 
+/* Under any current context, or none: the memory knows its own. */
 static CUresult release(void *memory, bool registered, CUresult otherwise)
 {
-    struct sim_context *context;
-    CUresult result = ready(&context);
+    CUresult result = sim_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     size_t at = search((uintptr_t)memory);

@@ -77,10 +77,10 @@ static CUresult alloc_pitch_low(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned w
     return result;
 }
 
+/* Whose context it is follows from the address: any may be current, or none. */
 static CUresult release(CUdeviceptr ptr)
 {
-    struct sim_context *context;
-    CUresult result = ready(&context);
+    CUresult result = sim_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!ptr)
