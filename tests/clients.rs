@@ -152,3 +152,13 @@ clients! {
     nvitop: |total| python_client("with_nvitop.py", total);
     cudarc: rust_client;
 }
+
+/// A driver may hand out addresses that no exported name has, to programs that ask for everything by look-up.
+#[test]
+fn programs_that_look_everything_up_are_held_whatever_address_the_driver_gives() {
+    for script in ["with_numba_cuda.py", "with_cuda_bindings.py", "with_cuda_core.py"] {
+        let Some(client) = python_client(script, QUOTA) else { return };
+        let container = Container::new("limit = \"4GiB\"\n");
+        client.on(&Machine::new("16GiB,procaddr=inner")).within(&container).finish().success();
+    }
+}

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Device, LegacyPinnedMemoryResource
+from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions, LegacyPinnedMemoryResource
 
 
 def main(total):
@@ -29,6 +29,20 @@ def main(total):
     assert np.array_equal(np.from_dlpack(target).view(np.uint8), there), "other bytes came back"
     on_card.close(stream)
     stream.sync()
+
+    pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions())
+    buffer = pool.allocate(64 << 20, stream=stream)
+    assert pool.attributes.used_mem_current == 64 << 20
+    assert pool.attributes.reserved_mem_current >= 64 << 20
+    try:
+        pool.allocate(total, stream=stream)
+    except Exception as error:
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in str(error), repr(error)
+    else:
+        raise AssertionError("a created pool was granted more than there is")
+    buffer.close(stream)
+    stream.sync()
+    assert driver.cuMemGetInfo()[1] == free, "a pool without a threshold keeps nothing"
 
     try:
         device.allocate(total + (2 << 20), stream=stream)

@@ -29,6 +29,24 @@ def main(total):
     pinned[:] = 3
     assert cuda.to_device(pinned).copy_to_host().sum() == 3 * 4096
 
+    managed = cuda.managed_array(1 << 20, dtype=np.uint8)
+    managed[:] = 5
+    assert managed.sum() == 5 << 20
+    mapped = cuda.mapped_array(1000, dtype=np.uint8)
+    mapped[:] = 7
+    assert mapped.sum() == 7000
+
+    stream = cuda.stream()
+    start, end = cuda.event(), cuda.event()
+    start.record(stream)
+    with stream.auto_synchronize():
+        numbers = cuda.to_device(np.arange(100_000), stream=stream)
+        again = numbers.copy_to_host(stream=stream)
+    end.record(stream)
+    end.synchronize()
+    assert again[99_999] == 99_999 and cuda.event_elapsed_time(start, end) >= 0
+    assert (numbers[10:20].copy_to_host() == np.arange(10, 20)).all()
+
     try:
         cuda.device_array(total + (1 << 20), dtype=np.uint8)
     except CudaAPIError as error:
@@ -42,6 +60,10 @@ def main(total):
     del large
     context.deallocations.clear()
     assert context.get_memory_info().free == free, "and be back when it is gone"
+
+    # Resets the device, with frees still pending and no context current.
+    cuda.to_device(there)
+    cuda.close()
 
 
 main(int(sys.argv[1]))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,6 +20,7 @@ pub struct Run {
     args: Vec<OsString>,
     env: BTreeMap<OsString, OsString>,
     dir: Option<PathBuf>,
+    input: Vec<u8>,
     limit: Duration,
 }
 
@@ -39,6 +40,7 @@ impl Run {
             args: Vec::new(),
             env: std::env::vars_os().filter(|(name, _)| !ours(name)).collect(),
             dir: None,
+            input: Vec::new(),
             limit: Duration::from_secs(60),
         }
     }
@@ -65,6 +67,12 @@ impl Run {
 
     pub fn in_dir(mut self, dir: impl Into<PathBuf>) -> Run {
         self.dir = Some(dir.into());
+        self
+    }
+
+    /// What `finish` writes to the program's standard input.
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Run {
+        self.input = input.into();
         self
     }
 
@@ -106,7 +114,7 @@ impl Run {
     /// Runs the program to its end. One that takes longer than its limit is killed, and the test fails.
     pub fn finish(self) -> Finished {
         let mut child = self.spawn();
-        drop(child.stdin.take());
+        feed(child.stdin.take().expect("piped"), self.input);
         let stdout = drain(child.stdout.take().expect("piped"));
         let stderr = drain(child.stderr.take().expect("piped"));
         let started = Instant::now();
@@ -128,6 +136,13 @@ impl Run {
         let text = |handle: std::thread::JoinHandle<String>| handle.join().expect("the reader of a stream");
         Finished { status, stdout: text(stdout), stderr: text(stderr) }
     }
+}
+
+/// A program may end, or close its input, without having read it all.
+fn feed(mut stdin: impl Write + Send + 'static, input: Vec<u8>) {
+    std::thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
 }
 
 fn drain(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
