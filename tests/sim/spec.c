@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "spec.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,20 +11,14 @@
 #define NVML_NOT_SUPPORTED 3
 #define NVML_NO_PERMISSION 4
 
-static bool refuse(char *why, size_t why_len, const char *part, const char *want)
-{
-    snprintf(why, why_len, "\"%s\": %s", part, want);
-    return false;
-}
-
 /* "16GiB", "1.5GiB", "512MiB", "4096": bytes. */
 static bool parse_size(const char *text, uint64_t *bytes)
 {
     static const struct {
         const char *unit;
         double factor;
-    } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-                 {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    } units[] = {{"", 1},    {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                 {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
     if (text[0] < '0' || text[0] > '9')
         return false;
     size_t digits = strspn(text, "0123456789.");
@@ -82,42 +74,47 @@ static bool parse_choice(const char *text, const char *a, const char *b, bool *i
     return *is_b || !strcmp(text, a);
 }
 
-static bool parse_option(const char *part, const char *key, const char *value, struct sim_spec *spec, char *why, size_t len)
+static bool parse_nvml(const char *value, struct sim_spec *spec)
 {
-    bool yes;
-    if (!strcmp(key, "context"))
-        return parse_size(value, &spec->context_bytes) || refuse(why, len, part, "want a size such as context=300MiB");
-    if (!strcmp(key, "driver"))
-        return parse_version(value, &spec->driver_version) || refuse(why, len, part, "want a version such as driver=12.9");
-    if (!strcmp(key, "procaddr"))
-        return parse_choice(value, "exported", "inner", &spec->procaddr_inner) ||
-               refuse(why, len, part, "want procaddr=inner or procaddr=exported");
-    if (!strcmp(key, "work"))
-        return parse_choice(value, "all", "none", &spec->no_work) || refuse(why, len, part, "want work=none or work=all");
-    if (!strcmp(key, "delay"))
-        return parse_delay(value, &spec->delay_us) || refuse(why, len, part, "want at most a second, such as delay=200us");
-    if (!strcmp(key, "managed"))
-        return parse_choice(value, "0", "1", &spec->managed) || refuse(why, len, part, "want managed=0 or managed=1");
-    if (!strcmp(key, "nvml")) {
-        if (!parse_choice(value, "notsupported", "nopermission", &yes))
-            return refuse(why, len, part, "want nvml=notsupported or nvml=nopermission");
-        spec->nvml_memory_code = yes ? NVML_NO_PERMISSION : NVML_NOT_SUPPORTED;
-        return true;
-    }
-    return refuse(why, len, part, "no such option; there are context, driver, procaddr, work, delay, managed, nvml");
+    bool denied, known = parse_choice(value, "notsupported", "nopermission", &denied);
+    spec->nvml_memory_code = denied ? NVML_NO_PERMISSION : NVML_NOT_SUPPORTED;
+    return known;
 }
 
-static bool parse_card(const char *part, struct sim_spec *spec, char *why, size_t len)
+/* Takes the value of one option; NULL, or what it wants instead. */
+static const char *parse_option(const char *key, const char *value, struct sim_spec *spec)
+{
+    if (!strcmp(key, "context"))
+        return parse_size(value, &spec->context_bytes) ? NULL : "want a size such as context=300MiB";
+    if (!strcmp(key, "driver"))
+        return parse_version(value, &spec->driver_version) ? NULL : "want a version such as driver=12.9";
+    if (!strcmp(key, "procaddr"))
+        return parse_choice(value, "exported", "inner", &spec->procaddr_inner)
+                   ? NULL
+                   : "want procaddr=inner or procaddr=exported";
+    if (!strcmp(key, "work"))
+        return parse_choice(value, "all", "none", &spec->no_work) ? NULL : "want work=none or work=all";
+    if (!strcmp(key, "delay"))
+        return parse_delay(value, &spec->delay_us) ? NULL : "want at most a second, such as delay=200us";
+    if (!strcmp(key, "managed"))
+        return parse_choice(value, "0", "1", &spec->managed) ? NULL : "want managed=0 or managed=1";
+    if (!strcmp(key, "nvml"))
+        return parse_nvml(value, spec) ? NULL : "want nvml=notsupported or nvml=nopermission";
+    return "no such option; there are context, driver, procaddr, work, delay, managed, nvml";
+}
+
+/* Adds a card of the size that the part says; NULL, or what it wants instead. */
+static const char *parse_card(const char *part, struct sim_spec *spec)
 {
     uint64_t bytes;
     if (!parse_size(part, &bytes))
-        return refuse(why, len, part, "want a card's size such as 16GiB, or key=value");
+        return "want a card's size such as 16GiB, or key=value";
     if (bytes < BLOCK || bytes > (1ull << 40))
-        return refuse(why, len, part, "a card has between 2MiB and 1TiB");
+        return "a card has between 2MiB and 1TiB";
     if (spec->cards == SIM_MAX_CARDS)
-        return refuse(why, len, part, "too many cards; a machine has at most 32");
+        return "too many cards; a machine has at most 32";
     spec->card_bytes[spec->cards++] = bytes / BLOCK * BLOCK;
-    return true;
+    return NULL;
 }
 
 bool sim_spec_parse(const char *text, struct sim_spec *spec, char *why, size_t len)
@@ -125,23 +122,23 @@ bool sim_spec_parse(const char *text, struct sim_spec *spec, char *why, size_t l
     *spec = (struct sim_spec){.context_bytes = 300ull << 20, .driver_version = 13000, .managed = true};
     text = text ? text : "";
     char *copy = strdup(text), *rest = copy, *part;
-    if (!copy)
-        return refuse(why, len, "", "out of memory");
-    bool good = true;
-    while (good && (part = strsep(&rest, ","))) {
-        if (!*text)
-            break;
+    const char *wanted = copy ? NULL : "out of memory";
+    while (!wanted && *text && (part = strsep(&rest, ","))) {
         char whole[64];
         snprintf(whole, sizeof whole, "%s", part);
         char *value = strchr(part, '=');
         if (value)
             *value++ = 0;
-        good = value ? parse_option(whole, part, value, spec, why, len) : parse_card(part, spec, why, len);
+        wanted = value ? parse_option(part, value, spec) : parse_card(part, spec);
+        if (wanted)
+            snprintf(why, len, "\"%s\": %s", whole, wanted);
     }
+    if (!copy)
+        snprintf(why, len, "%s", wanted);
     free(copy);
-    if (good && !spec->cards)
+    if (!wanted && !spec->cards)
         spec->card_bytes[spec->cards++] = 16ull << 30;
-    return good;
+    return !wanted;
 }
 
 static struct sim_spec parsed;
