@@ -28,41 +28,26 @@ pub fn blocks(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
-/// The most that one context is believed to take. A larger rise of the card's usage is somebody else's memory.
+/// The most that one context is believed to take. A larger share of the card is somebody else's memory.
 const MOST_PLAUSIBLE_CONTEXT: u64 = 1 << 30;
 /// What a context is taken to cost while nothing better is known: contexts of current drivers take between 100
 /// and 500 MiB.
-const TYPICAL_CONTEXT: u64 = 256 << 20;
+pub const TYPICAL_CONTEXT: u64 = 256 << 20;
 
-/// What one context costs, from what was `learned` before and the part of the card's usage that nothing known
-/// explains now that this context is up: the smallest plausible rise ever seen.
-pub fn context_cost(learned: Option<u64>, unexplained: u64) -> ContextCost {
-    let plausible = (1..=MOST_PLAUSIBLE_CONTEXT).contains(&unexplained);
-    match (learned, plausible) {
-        (Some(learned), true) => ContextCost::Learned(learned.min(unexplained)),
-        (Some(learned), false) => ContextCost::Learned(learned),
-        (None, true) => ContextCost::Learned(unexplained),
-        (None, false) => ContextCost::Guessed(TYPICAL_CONTEXT),
-    }
-}
-
-/// What a context is charged, in bytes.
+/// What one context seems to cost: what the card has lost, less what is known exactly, divided among the contexts. Other
+/// containers' memory makes that more than it is, so the smallest ever seen counts; `None` where it says nothing.
 #[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContextCost {
-    /// Seen on this GPU with this driver.
-    Learned(u64),
-    /// Not seen yet.
-    Guessed(u64),
+pub fn context_share(card_used: u64, exact: u64, contexts: u64) -> Option<u64> {
+    let share = card_used.saturating_sub(exact).checked_div(contexts)?;
+    (1..=MOST_PLAUSIBLE_CONTEXT).contains(&share).then_some(share)
 }
 
-impl ContextCost {
-    /// The charge.
-    pub fn bytes(self) -> u64 {
-        match self {
-            ContextCost::Learned(bytes) | ContextCost::Guessed(bytes) => bytes,
-        }
-    }
+/// Whether a share of `seen` bytes is to be learned: the first at once, a smaller one when it was seen twice and is smaller
+/// by a quarter. Contexts made at the same moment, which the first look takes for one, make a difference of half and more;
+/// requests on their way make smaller ones, and those say nothing.
+#[must_use]
+pub fn is_learned(learned: Option<u64>, seen: u64, seen_before: u64) -> bool {
+    learned.is_none_or(|learned| seen <= learned / 4 * 3 && seen.abs_diff(seen_before) <= BLOCK)
 }
 
 /// The bytes of an array: rows padded to 64 bytes, heights to 8 rows, the tiles in which the driver lays arrays
@@ -115,12 +100,21 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_plausible_rise_is_what_a_context_costs() {
-        assert_eq!(context_cost(None, 300 << 20), ContextCost::Learned(300 << 20));
-        assert_eq!(context_cost(Some(300 << 20), 600 << 20), ContextCost::Learned(300 << 20));
-        assert_eq!(context_cost(Some(300 << 20), 280 << 20), ContextCost::Learned(280 << 20));
-        assert_eq!(context_cost(None, 9 * GIB), ContextCost::Guessed(TYPICAL_CONTEXT));
-        assert_eq!(context_cost(None, 0), ContextCost::Guessed(TYPICAL_CONTEXT));
+    fn what_nothing_explains_is_shared_among_the_contexts() {
+        assert_eq!(context_share(300 << 20, 0, 1), Some(300 << 20));
+        assert_eq!(context_share(GIB + (600 << 20), GIB, 2), Some(300 << 20));
+        assert_eq!(context_share(9 * GIB, 0, 1), None);
+        assert_eq!(context_share(GIB, 2 * GIB, 1), None);
+        assert_eq!(context_share(GIB, 0, 0), None);
+    }
+
+    #[test]
+    fn a_smaller_share_is_learned_when_it_is_seen_twice() {
+        assert!(is_learned(None, 300 << 20, 0));
+        assert!(!is_learned(Some(300 << 20), 600 << 20, 600 << 20));
+        assert!(!is_learned(Some(300 << 20), 280 << 20, 0));
+        assert!(!is_learned(Some(300 << 20), 280 << 20, 280 << 20));
+        assert!(is_learned(Some(600 << 20), 300 << 20, 300 << 20));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(super) struct Account {
     pub limit: AtomicU64,
     pub refusals: AtomicU64,
     pub context_cost: AtomicU64,
+    /// Our word of what is charged by estimate.
+    pub estimated: AtomicU64,
     /// Our shared word when it was last found to say more than this account, and how often in a row it was just that.
     pub too_high: AtomicU64,
     pub times_too_high: AtomicU64,
@@ -48,6 +50,7 @@ impl Account {
             limit: AtomicU64::new(NO_LIMIT_YET),
             refusals: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
+            estimated: AtomicU64::new(0),
             too_high: AtomicU64::new(0),
             times_too_high: AtomicU64::new(0),
         }

@@ -87,6 +87,8 @@ pub struct Slot {
     pub in_flight: AtomicU32,
     /// One word a GPU, see [`protocol`](super::protocol).
     pub words: [AtomicU64; GPUS],
+    /// What is charged by estimate, a word a GPU, see [`estimated`](super::estimated).
+    pub estimated: [AtomicU64; GPUS],
     /// Bytes really on the GPU, a GPU. Not used yet.
     pub resident: [AtomicU64; GPUS],
 }
@@ -182,7 +184,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 const _: () = {
     assert!(size_of::<Header>() <= GPU_TABLE);
-    assert!(size_of::<Gpu>() == 128 && size_of::<Slot>() == 1088);
+    assert!(size_of::<Gpu>() == 128 && size_of::<Slot>() == 1600);
     assert!(size_of::<Slot>().is_multiple_of(64) && SLOT_TABLE.is_multiple_of(64));
     assert!(Preamble::SIZE == 32 && FILE_SIZE.is_multiple_of(4096));
 };

@@ -54,7 +54,11 @@ impl Ledger {
             moves: AtomicU32::new(0),
         };
         match ledger.join() {
-            Ok(region) => ledger.adopt(region),
+            Ok(region) => {
+                // What processes held that have just ended is not to be seen by the next.
+                region.sweep_all();
+                ledger.adopt(region);
+            }
             Err(why) => ledger.lose(why),
         }
         ledger
@@ -249,6 +253,9 @@ impl Ledger {
         // What threads have charged to the old one meanwhile.
         if let Some(region) = self.region() {
             self.enter_all(region);
+        }
+        for (gpu, _, _) in self.accounts.known() {
+            self.tell_estimated(gpu);
         }
         // SAFETY: null or a box that an earlier call has leaked.
         if let Some(older) = unsafe { self.previous.swap(old, Ordering::AcqRel).as_ref() } {

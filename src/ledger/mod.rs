@@ -1,6 +1,7 @@
 //! Who holds what: one file per container, mapped by all its processes.
 
 mod account;
+mod estimated;
 pub mod layout;
 mod lost;
 mod membership;
@@ -16,6 +17,7 @@ mod upkeep;
 use std::fmt;
 
 pub use account::GpuIndex;
+pub use estimated::Census;
 pub use lost::SharingLost;
 pub use membership::Ledger;
 pub use place::find;

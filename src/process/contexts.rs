@@ -5,11 +5,13 @@
 
 use core::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
-use crate::policy::{self, ContextCost};
+use crate::ledger::GpuIndex;
+use crate::policy;
+use crate::sys::clock;
 
 use super::Process;
 use super::gpus::Gpu;
@@ -47,7 +49,12 @@ struct Entry {
 #[derive(Default)]
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
+    /// Until when, in milliseconds of the coarse clock, costs are put right at every request.
+    young: AtomicU64,
 }
+
+/// For how long after a context was met.
+const YOUNG_MS: u64 = 1000;
 
 /// Counts the times that a context went away or a process was born: what a thread remembers from before is void.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -138,21 +145,60 @@ impl Contexts {
         // SAFETY: the output is a live local of the type that the driver fills.
         unsafe { api.ctx_get_device(&mut device) }.ok()?;
         let gpu = process.gpus.by_device(process, driver, device)?;
-        let cost = look_at_cost(process, api, gpu);
-        let mut entries = self.lock();
-        // Two threads may meet the same context at once.
-        let handle = context as usize;
-        let known = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver);
-        if let Some(entry) = known {
-            return Some(Place { gpu, context: entry.id });
+        let seen = gpu.ledger.and_then(|index| look(process, api, index, 1));
+        let place = {
+            let mut entries = self.lock();
+            // Two threads may meet the same context at once.
+            let handle = context as usize;
+            let known = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver);
+            if let Some(entry) = known {
+                return Some(Place { gpu, context: entry.id });
+            }
+            let id = (0..ContextId::END).find(|id| entries.iter().all(|entry| entry.id.0 != *id));
+            let id = ContextId(id.unwrap_or(ContextId::END));
+            let cost = gpu.ledger.map_or(0, |index| {
+                let cost = learn(process, gpu, index, seen).unwrap_or(policy::TYPICAL_CONTEXT);
+                process.ledger().context_made(index, cost);
+                cost
+            });
+            entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
+            Place { gpu, context: id }
+        };
+        // Others may have been made at the same moment, and the card showed them all: now that they are counted, look
+        // again.
+        for _ in 0..2 {
+            self.look_again(process, api, gpu);
         }
-        let id = (0..ContextId::END).find(|id| entries.iter().all(|entry| entry.id.0 != *id));
-        let id = ContextId(id.unwrap_or(ContextId::END));
+        self.young.store(clock::coarse_millis() + YOUNG_MS, Ordering::Relaxed);
+        self.settle(process);
+        Some(place)
+    }
+
+    /// Looks what contexts cost on the card of this thread's last request, if its context is still current.
+    pub fn look_around(&self, process: &Process) {
+        let Some((handle, driver, _, place)) = LAST.get() else { return };
+        let Some(api) = Driver::get(driver) else { return };
+        let mut context: CUcontext = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills.
+        let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
+        if known && self.are_young() {
+            self.look_again(process, api, place.gpu);
+        }
+        self.settle(process);
+    }
+
+    fn look_again(&self, process: &Process, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
-            process.ledger().force(index, cost);
+            let seen = look(process, api, index, 0);
+            learn(process, gpu, index, seen);
         }
-        entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
-        Some(Place { gpu, context: id })
+    }
+
+    /// Whether a context was met so lately that its cost may still be put right by what other processes learn.
+    #[inline]
+    pub fn are_young(&self) -> bool {
+        let until = self.young.load(Ordering::Relaxed);
+        until != 0 && clock::coarse_millis() < until
     }
 
     /// A context was destroyed: its charge goes, and that of everything in it.
@@ -185,7 +231,8 @@ impl Contexts {
         for entry in removed {
             let held = process.allocations.drop_context(entry.id) + process.arrays.drop_context(entry.id);
             if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, entry.cost + held);
+                process.ledger().give_back(index, held);
+                process.ledger().context_gone(index, entry.cost);
             }
             process.pools.refresh(process, entry.driver);
         }
@@ -199,6 +246,7 @@ impl Contexts {
                 process.ledger().context_cost(index).filter(|learned| *learned < entry.cost)
             {
                 process.ledger().give_back(index, entry.cost - learned);
+                process.ledger().less_estimated(index, entry.cost - learned);
                 entry.cost = learned;
             }
         }
@@ -209,20 +257,33 @@ impl Contexts {
     }
 }
 
-/// What the context that is current for the first time costs: the part of the card's usage that nothing explains
-/// which this container knows of.
-fn look_at_cost(process: &Process, api: &Driver, gpu: &Gpu) -> u64 {
-    let Some(index) = gpu.ledger else { return 0 };
-    let ledger = process.ledger();
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: the outputs are live locals of the types that the driver fills.
-    let unexplained = match unsafe { api.mem_info(&mut free, &mut total) } {
-        Ok(()) => ((total - free.min(total)) as u64).saturating_sub(ledger.used(index)),
-        Err(_) => 0,
+/// What a context seems to cost on the card of the current one, of which `uncounted` are not in the census yet; `None`
+/// where it cannot be told.
+fn look(process: &Process, api: &Driver, gpu: GpuIndex, uncounted: u64) -> Option<u64> {
+    let sample = || {
+        let before = process.ledger().census(gpu);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the outputs are live locals of the types that the driver fills.
+        unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
+        // Where something changed meanwhile, the numbers do not belong together.
+        (process.ledger().census(gpu) == before).then_some(())?;
+        let card_used = total.saturating_sub(free) as u64;
+        policy::context_share(card_used, before.exact, before.contexts + uncounted)
     };
-    let cost = policy::context_cost(ledger.context_cost(index), unexplained);
-    if let ContextCost::Learned(bytes) = cost {
-        ledger.learn_context_cost(index, bytes);
+    // Requests on their way are charged and not yet on the card: they only make a share look smaller.
+    (0..SAMPLES).filter_map(|_| sample()).max()
+}
+
+/// Looks at the card for one opinion.
+const SAMPLES: usize = 4;
+
+/// What a context costs as far as anybody here has learned, with what was just seen.
+fn learn(process: &Process, gpu: &Gpu, index: GpuIndex, seen: Option<u64>) -> Option<u64> {
+    let learned = process.ledger().context_cost(index);
+    if let Some(seen) = seen
+        && policy::is_learned(learned, seen, gpu.context_share_seen.swap(seen, Ordering::Relaxed))
+    {
+        process.ledger().learn_context_cost(index, seen);
     }
-    cost.bytes()
+    process.ledger().context_cost(index)
 }

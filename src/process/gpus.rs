@@ -21,6 +21,8 @@ pub struct Gpu {
     /// Physical bytes, as the interface that met it first told.
     physical: u64,
     limit: AtomicU64,
+    /// What a context seemed to cost when this process last looked, in bytes.
+    pub context_share_seen: AtomicU64,
 }
 
 impl Gpu {
@@ -117,7 +119,13 @@ impl Gpus {
         if let Some(gpu) = known.iter().find(|gpu| gpu.identity == identity) {
             return gpu;
         }
-        let gpu = Box::leak(Box::new(Gpu { identity, ledger, physical, limit: AtomicU64::new(limit) }));
+        let gpu = Box::leak(Box::new(Gpu {
+            identity,
+            ledger,
+            physical,
+            limit: AtomicU64::new(limit),
+            context_share_seen: AtomicU64::new(0),
+        }));
         known.push(gpu);
         gpu
     }

@@ -89,6 +89,8 @@ impl Process {
         }
         if self.budget.is_look_due() {
             self.look_around();
+        } else if self.contexts.are_young() {
+            self.contexts.settle(self);
         }
     }
 
@@ -97,6 +99,6 @@ impl Process {
         if self.budget.refresh() {
             self.gpus.refresh_limits(self);
         }
-        self.contexts.settle(self);
+        self.contexts.look_around(self);
     }
 }
