@@ -46,6 +46,12 @@ fn unsafe_calls_break_captures_and_graphs_do_what_was_captured() {
 }
 
 #[test]
+fn each_card_has_its_own_memory() {
+    let run = Run::new(c_program_linked("sim_devices")).on(&Machine::new("16GiB,24GiB"));
+    run.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID").finish().success();
+}
+
+#[test]
 fn memory_between_processes_goes_with_its_last_holder() {
     check("sim_processes", &Machine::new(CARD), &["200"]);
 }

@@ -26,6 +26,7 @@ enum { SMALL, LARGE };
 #define CHUNK 1024u
 
 static _Atomic(uint64_t) chunks[2];
+static size_t card_bytes; /* of the first card, whichever is current */
 
 static struct cache *cache_of(int size_class)
 {
@@ -85,11 +86,10 @@ CUresult sim_nowork_free(CUdeviceptr ptr)
 
 CUresult sim_nowork_info(size_t *free_bytes, size_t *total_bytes)
 {
-    uint64_t total = sim_spec()->card_bytes[0];
     if (free_bytes)
-        *free_bytes = total;
+        *free_bytes = card_bytes;
     if (total_bytes)
-        *total_bytes = total;
+        *total_bytes = card_bytes;
     return CUDA_SUCCESS;
 }
 
@@ -97,4 +97,5 @@ __attribute__((constructor)) static void learn(void)
 {
     const struct sim_spec *spec = sim_spec();
     sim_no_work = spec && spec->no_work;
+    card_bytes = spec ? spec->card_bytes[0] : 0;
 }

@@ -78,9 +78,11 @@ ALLOCATE(cuMemFreeAsync_ptsz, (CUdeviceptr ptr, CUstream stream), sim_nowork_fre
 
 static CUresult create(CUmemoryPool *out, const CUmemPoolProps *props)
 {
-    if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        (props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+    if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
+    /* MEMPOOL_SUPPORTED_HANDLE_TYPES says that pools are not shared between processes. */
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return props->location.type > CU_MEM_LOCATION_TYPE_DEVICE &&
                        props->location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
