@@ -121,6 +121,9 @@ pub fn freed(process: &Process, address: u64, record: Record) {
             let gpu = process.contexts.gpu_of(context);
             if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
                 process.ledger().give_back(index, bytes);
+                if record.estimated {
+                    process.ledger().less_estimated(index, bytes);
+                }
             }
         }
         // The pool may keep it; where the driver does not say, the charge stays until it does.

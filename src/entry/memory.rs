@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate;
+use crate::process::allocations::{Owner, Record};
 
 type Alloc = unsafe extern "C" fn(*mut CUdeviceptr, usize) -> Code;
 
@@ -10,7 +11,9 @@ pub(super) unsafe fn alloc(call: &Call, next: Alloc, address: *mut CUdeviceptr, 
     // SAFETY: the caller's own arguments.
     let ask = || unsafe { next(address, bytes) };
     // SAFETY: read after the driver wrote it.
-    granted(call, (!address.is_null()).then_some(bytes as u64), ask, || unsafe { (*address, bytes as u64) })
+    granted(call, (!address.is_null()).then_some(bytes as u64), false, ask, || unsafe {
+        (*address, bytes as u64)
+    })
 }
 
 type AllocV1 = unsafe extern "C" fn(*mut CUdeviceptr_v1, c_uint) -> Code;
@@ -26,7 +29,7 @@ pub(super) unsafe fn alloc_v1(
     let ask = || unsafe { next(address, bytes) };
     let size = u64::from(bytes);
     // SAFETY: read after the driver wrote it.
-    granted(call, (!address.is_null()).then_some(size), ask, || unsafe { (u64::from(*address), size) })
+    granted(call, (!address.is_null()).then_some(size), false, ask, || unsafe { (u64::from(*address), size) })
 }
 
 type AllocManaged = unsafe extern "C" fn(*mut CUdeviceptr, usize, c_uint) -> Code;
@@ -41,8 +44,9 @@ pub(super) unsafe fn alloc_managed(
 ) -> Code {
     // SAFETY: the caller's own arguments.
     let ask = || unsafe { next(address, bytes, flags) };
+    let wanted = (!address.is_null()).then_some(bytes as u64);
     // SAFETY: read after the driver wrote it.
-    granted(call, (!address.is_null()).then_some(bytes as u64), ask, || unsafe { (*address, bytes as u64) })
+    granted(call, wanted, true, ask, || unsafe { (*address, bytes as u64) })
 }
 
 /// Rows of a pitched allocation are padded to this at the least; the driver says what they really take.
@@ -68,7 +72,7 @@ pub(super) unsafe fn alloc_pitch(
     let ask = || unsafe { next(address, pitch, width, height, element) };
     let valid = !address.is_null() && !pitch.is_null();
     // SAFETY: read after the driver wrote them.
-    granted(call, valid.then(|| pitched(width as u64, height as u64)), ask, || unsafe {
+    granted(call, valid.then(|| pitched(width as u64, height as u64)), false, ask, || unsafe {
         (*address, (*pitch as u64).saturating_mul(height as u64))
     })
 }
@@ -89,19 +93,20 @@ pub(super) unsafe fn alloc_pitch_v1(
     let ask = || unsafe { next(address, pitch, width, height, element) };
     let valid = !address.is_null() && !pitch.is_null();
     // SAFETY: read after the driver wrote them.
-    granted(call, valid.then(|| pitched(u64::from(width), u64::from(height))), ask, || unsafe {
+    granted(call, valid.then(|| pitched(u64::from(width), u64::from(height))), false, ask, || unsafe {
         (u64::from(*address), u64::from(*pitch) * u64::from(height))
     })
 }
 
 /// The way of every request for addresses: reserve, ask the driver, record what it gave.
 ///
-/// `bytes` is `None` where an output is NULL. That, a size of 0 and a thread without a context get the driver's own
+/// The card may come to hold less than is charged where that is `estimated`. `bytes` is `None` where an output is NULL. That, a size of 0 and a thread without a context get the driver's own
 /// answer.
 #[inline]
 fn granted(
     call: &Call,
     bytes: Option<u64>,
+    estimated: bool,
     ask: impl FnOnce() -> Code,
     given: impl FnOnce() -> (u64, u64),
 ) -> Code {
@@ -113,7 +118,12 @@ fn granted(
     let code = ask();
     if code == SUCCESS {
         let (address, bytes) = given();
-        charge.settle(call.process.allocations.insert(address, bytes, place.context));
+        let record = Record { bytes, owner: Owner::Context(place.context), estimated };
+        let taken = call.process.allocations.insert(address, record);
+        charge.settle(taken);
+        if let Some(index) = place.gpu.ledger.filter(|_| estimated) {
+            call.process.ledger().more_estimated(index, taken);
+        }
     }
     code
 }

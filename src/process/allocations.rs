@@ -29,29 +29,33 @@ pub struct Record {
     pub bytes: u64,
     /// Who pays for it.
     pub owner: Owner,
+    /// Whether the card may hold less of it than is charged: managed memory.
+    pub estimated: bool,
 }
 
-/// A [`Record`] in one word: 48 bits of size, a bit for the kind of owner, 15 bits of owner.
+/// A [`Record`] in one word: 47 bits of size, a bit for what is estimated, a bit for the kind of owner, 15 bits of owner.
 #[derive(Clone, Copy)]
 struct Packed(u64);
 
-const SIZE_BITS: u32 = 48;
+const SIZE: u64 = (1 << 47) - 1;
+const ESTIMATED: u64 = 1 << 47;
+const OWNER_SHIFT: u32 = 48;
 const POOL: u64 = 1 << 63;
 
 impl Packed {
     fn new(record: Record) -> Self {
         let owner = match record.owner {
-            Owner::Context(ContextId(id)) => u64::from(id) << SIZE_BITS,
-            Owner::Pool(PoolId(id)) => POOL | u64::from(id) << SIZE_BITS,
+            Owner::Context(ContextId(id)) => u64::from(id) << OWNER_SHIFT,
+            Owner::Pool(PoolId(id)) => POOL | u64::from(id) << OWNER_SHIFT,
         };
         // No device has memory that needs more bits.
-        Packed(owner | record.bytes & ((1 << SIZE_BITS) - 1))
+        Packed(owner | if record.estimated { ESTIMATED } else { 0 } | record.bytes & SIZE)
     }
 
     fn open(self) -> Record {
-        let id = (self.0 >> SIZE_BITS) as u16 & ContextId::END;
+        let id = (self.0 >> OWNER_SHIFT) as u16 & ContextId::END;
         let owner = if self.0 & POOL == 0 { Owner::Context(ContextId(id)) } else { Owner::Pool(PoolId(id)) };
-        Record { bytes: self.0 & ((1 << SIZE_BITS) - 1), owner }
+        Record { bytes: self.0 & SIZE, owner, estimated: self.0 & ESTIMATED != 0 }
     }
 }
 
@@ -100,11 +104,11 @@ impl Default for Allocations {
 }
 
 impl Allocations {
-    /// Records `bytes` at `address`, which the driver has just given to `context`. Answers what they take of the
-    /// card beyond what was taken before: whole blocks, in bytes.
-    pub fn insert(&self, address: u64, bytes: u64, context: ContextId) -> u64 {
-        let record = Packed::new(Record { bytes, owner: Owner::Context(context) });
-        let edges = Edges::of(address, bytes);
+    /// Records what the driver has just given to a context at `address`. Answers what that takes of the card beyond what
+    /// was taken before: whole blocks, in bytes.
+    pub fn insert(&self, address: u64, record: Record) -> u64 {
+        let edges = Edges::of(address, record.bytes);
+        let record = Packed::new(record);
         let mut taken = edges.whole;
         let mut shard = self.shard(address);
         shard.records.insert(address, record);
@@ -120,7 +124,7 @@ impl Allocations {
 
     /// Records `bytes` at `address`, which come from `pool`.
     pub fn insert_pooled(&self, address: u64, bytes: u64, pool: PoolId) {
-        let record = Packed::new(Record { bytes, owner: Owner::Pool(pool) });
+        let record = Packed::new(Record { bytes, owner: Owner::Pool(pool), estimated: false });
         self.shard(address).records.insert(address, record);
     }
 
@@ -151,8 +155,8 @@ impl Allocations {
             .fold(edges.whole, |given, block| given + self.shard(block * BLOCK).unshare(block))
     }
 
-    /// A context is gone and everything in it: forgets all that, and answers what it gives back, in bytes.
-    pub fn drop_context(&self, context: ContextId) -> u64 {
+    /// A context is gone and everything in it: forgets all that, and answers what it gives back.
+    pub fn drop_context(&self, context: ContextId) -> Given {
         self.drop_all(Owner::Context(context))
     }
 
@@ -161,15 +165,19 @@ impl Allocations {
         self.drop_all(Owner::Pool(pool));
     }
 
-    fn drop_all(&self, owner: Owner) -> u64 {
-        let mut given = 0;
+    fn drop_all(&self, owner: Owner) -> Given {
+        let mut given = Given::default();
         for shard in &self.shards {
             let gone: Vec<(u64, Record)> = lock(shard)
                 .records
                 .extract_if(|_, record| record.open().owner == owner)
                 .map(|(address, record)| (address, record.open()))
                 .collect();
-            given += gone.iter().map(|(address, record)| self.freed(*address, *record)).sum::<u64>();
+            for (address, record) in gone {
+                let bytes = self.freed(address, record);
+                given.bytes += bytes;
+                given.estimated += if record.estimated { bytes } else { 0 };
+            }
         }
         given
     }
@@ -206,6 +214,15 @@ impl Shard {
             None => 0,
         }
     }
+}
+
+/// What goes back to the card, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// All of it.
+    pub bytes: u64,
+    /// The part that was charged by estimate.
+    pub estimated: u64,
 }
 
 /// The blocks that a range of addresses touches.
@@ -247,6 +264,10 @@ mod tests {
     const HERE: ContextId = ContextId(3);
     const BASE: u64 = 0x200_0000_0000;
 
+    fn plain(bytes: u64, context: ContextId) -> Record {
+        Record { bytes, owner: Owner::Context(context), estimated: false }
+    }
+
     fn free(all: &Allocations, address: u64) -> u64 {
         let record = all.take(address).unwrap();
         all.freed(address, record)
@@ -255,8 +276,8 @@ mod tests {
     #[test]
     fn small_requests_pay_for_the_block_they_share_once() {
         let all = Allocations::default();
-        assert_eq!(all.insert(BASE, 512, HERE), BLOCK);
-        assert_eq!(all.insert(BASE + 512, 512, HERE), 0);
+        assert_eq!(all.insert(BASE, plain(512, HERE)), BLOCK);
+        assert_eq!(all.insert(BASE + 512, plain(512, HERE)), 0);
         assert_eq!(free(&all, BASE), 0);
         assert_eq!(free(&all, BASE + 512), BLOCK);
     }
@@ -264,9 +285,9 @@ mod tests {
     #[test]
     fn large_requests_pay_for_every_block_they_touch() {
         let all = Allocations::default();
-        assert_eq!(all.insert(BASE, 3 * BLOCK, HERE), 3 * BLOCK);
-        assert_eq!(all.insert(BASE + 4 * BLOCK, 2 * BLOCK + 1, HERE), 3 * BLOCK);
-        assert_eq!(all.insert(BASE + 9 * BLOCK - 512, 1024, HERE), 2 * BLOCK);
+        assert_eq!(all.insert(BASE, plain(3 * BLOCK, HERE)), 3 * BLOCK);
+        assert_eq!(all.insert(BASE + 4 * BLOCK, plain(2 * BLOCK + 1, HERE)), 3 * BLOCK);
+        assert_eq!(all.insert(BASE + 9 * BLOCK - 512, plain(1024, HERE)), 2 * BLOCK);
         assert_eq!(free(&all, BASE), 3 * BLOCK);
         assert_eq!(free(&all, BASE + 4 * BLOCK), 3 * BLOCK);
         assert_eq!(free(&all, BASE + 9 * BLOCK - 512), 2 * BLOCK);
@@ -275,23 +296,26 @@ mod tests {
     #[test]
     fn an_address_that_is_reused_while_it_is_freed_keeps_its_new_owner() {
         let all = Allocations::default();
-        assert_eq!(all.insert(BASE, BLOCK, HERE), BLOCK);
+        assert_eq!(all.insert(BASE, plain(BLOCK, HERE)), BLOCK);
         let old = all.take(BASE).unwrap();
-        assert_eq!(all.insert(BASE, 2 * BLOCK, ContextId(4)), 2 * BLOCK);
+        assert_eq!(all.insert(BASE, plain(2 * BLOCK, ContextId(4))), 2 * BLOCK);
         assert_eq!(all.freed(BASE, old), BLOCK);
-        assert_eq!(all.take(BASE), Some(Record { bytes: 2 * BLOCK, owner: Owner::Context(ContextId(4)) }));
+        assert_eq!(all.take(BASE), Some(plain(2 * BLOCK, ContextId(4))));
     }
 
     #[test]
     fn a_context_takes_everything_in_it_along() {
         let all = Allocations::default();
         for at in 0..1000 {
-            all.insert(BASE + at * 512, 512, HERE);
-            all.insert(BASE + (at + 10) * 16 * BLOCK, BLOCK, ContextId(4));
+            all.insert(BASE + at * 512, plain(512, HERE));
+            all.insert(BASE + (at + 10) * 16 * BLOCK, plain(BLOCK, ContextId(4)));
         }
         all.insert_pooled(BASE - BLOCK, 512, PoolId(3));
-        assert_eq!(all.drop_context(HERE), BLOCK);
-        assert_eq!(all.drop_context(ContextId(4)), 1000 * BLOCK);
-        assert_eq!(all.take(BASE - BLOCK), Some(Record { bytes: 512, owner: Owner::Pool(PoolId(3)) }));
+        assert_eq!(all.drop_context(HERE).bytes, BLOCK);
+        assert_eq!(all.drop_context(ContextId(4)).bytes, 1000 * BLOCK);
+        assert_eq!(
+            all.take(BASE - BLOCK),
+            Some(Record { bytes: 512, owner: Owner::Pool(PoolId(3)), estimated: false })
+        );
     }
 }

@@ -229,9 +229,11 @@ impl Contexts {
         }
         forget_last();
         for entry in removed {
-            let held = process.allocations.drop_context(entry.id) + process.arrays.drop_context(entry.id);
+            let memory = process.allocations.drop_context(entry.id);
+            let arrays = process.arrays.drop_context(entry.id);
             if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, held);
+                process.ledger().give_back(index, memory.bytes + arrays);
+                process.ledger().less_estimated(index, memory.estimated);
                 process.ledger().context_gone(index, entry.cost);
             }
             process.pools.refresh(process, entry.driver);
