@@ -36,6 +36,19 @@ fn managed_memory_is_resident_where_it_was_touched_and_gives_way() {
 }
 
 #[test]
+fn managed_memory_without_concurrent_access_is_on_the_card_from_the_start() {
+    check("sim_managed", &Machine::new("16GiB,managed=0"), &["no-concurrent-access"]);
+}
+
+#[test]
+fn without_work_addresses_are_unique_and_no_card_is_touched() {
+    let machine = Machine::new("16GiB,work=none");
+    check("sim_nowork", &machine, &[]);
+    let left: Vec<_> = std::fs::read_dir(machine.cards_dir()).expect("the cards' directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn arrays_are_padded_and_can_be_filled() {
     check("sim_arrays", &Machine::new(CARD), &[]);
 }

@@ -105,10 +105,29 @@ static void attributes_of_nothing(void)
     HOLDS(context == NULL);
 }
 
-int main(void)
+/* A device without concurrent access: all of it is on the card from the start, and stays there. */
+static void resident_from_the_start(size_t base)
+{
+    CUdeviceptr ptr, other;
+    OK(cuMemAllocManaged(&ptr, 3 * GIB - 1, CU_MEM_ATTACH_GLOBAL));
+    EXPECT(used() - base, 3 * GIB);
+    EXPECT(cuMemAllocManaged(&other, 14 * GIB, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(cuMemAlloc_v2(&other, 13 * GIB), CUDA_ERROR_OUT_OF_MEMORY); /* it does not give way */
+    EXPECT(cuMemPrefetchAsync(ptr, GIB, 0, NULL), CUDA_ERROR_INVALID_DEVICE);
+    OK(cuMemsetD8_v2(ptr, 9, MIB));
+    EXPECT(*(char *)(uintptr_t)ptr, 9);
+    OK(cuMemFree_v2(ptr));
+    EXPECT(used(), base);
+}
+
+int main(int argc, char **argv)
 {
     start();
     size_t base = used();
+    if (argc > 1 && !strcmp(argv[1], "no-concurrent-access")) {
+        resident_from_the_start(base);
+        return 0;
+    }
     resident_by_touch(base);
     gives_way(base);
     advice_is_remembered();
