@@ -273,9 +273,9 @@ pub fn arbitrate(
     if !exclusive {
         return decide(board, own, n, cap, exclusive, referee);
     }
-    // An arbiter killed here leaves its mark; the next one takes it away.
+    // Between this and the first look at who is in flight stands the fence in `grow`. An arbiter killed here leaves its
+    // mark; the next one takes it away.
     board.arbitrating().store(1, Ordering::Release);
-    fence(Ordering::SeqCst);
     let decision = decide(board, own, n, cap, exclusive, referee);
     board.arbitrating().store(0, Ordering::Release);
     decision

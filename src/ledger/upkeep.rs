@@ -11,7 +11,7 @@ use crate::config::StatePlace;
 use crate::sys::clock::coarse_millis;
 
 /// Milliseconds between looks at the file from outside.
-const FILE_EVERY: u64 = 10;
+const FILE_EVERY: u64 = 4;
 /// Milliseconds between sweeps of the container, whoever does them, and between looks at our own word.
 const SWEEP_EVERY: u64 = 100;
 /// Milliseconds between looks for a ledger in a better place.
@@ -52,7 +52,7 @@ fn due(last: &AtomicU64, now: u64, every: u64) -> bool {
 
 impl Ledger {
     /// What has to be done now and then. Call it before every request and every question: nearly always it reads a clock, a few
-    /// nanoseconds. At most every 10 ms it looks whether the file is still there, in one system call; at most every 100 ms it
+    /// nanoseconds. At most every 4 ms it looks whether the file is still there, in one system call; at most every 100 ms it
     /// sweeps the slots of the dead, if nobody else in the container has.
     ///
     /// The answer is [`Ledger::newly_lost`]'s.
