@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cuquota::config::StatePlace;
 use cuquota::ledger::layout::{FILE_SIZE, GPU_TABLE, SLOT_TABLE};
 use cuquota::ledger::{Ledger, Snapshot, Want};
-use ledger_support::{GIB, GPU, MIB, Page, Worker, attach};
+use ledger_support::{GIB, GPU, MIB, Mount, Page, Worker, attach, is_root};
 
 workers!(run);
 
@@ -297,46 +297,6 @@ fn noise_written_over_a_ledger_in_use_harms_nobody() {
     }
 }
 
-fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// Something mounted for as long as this lives.
-struct Mount(tempfile::TempDir);
-
-impl Mount {
-    /// `mount -t KIND -o OPTIONS`, or a visible skip.
-    fn new(kind: &str, options: impl Fn(&Path) -> String) -> Option<Mount> {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        for inside in ["lower", "upper", "work", "on"] {
-            fs::create_dir(dir.path().join(inside)).expect("a directory");
-        }
-        let options = options(dir.path());
-        let mount = std::process::Command::new("mount")
-            .args(["-t", kind, "-o", &options, kind])
-            .arg(dir.path().join("on"))
-            .output();
-        match mount {
-            Ok(output) if is_root() && output.status.success() => Some(Mount(dir)),
-            _ => {
-                common::skip::skip(&format!("cannot mount a {kind}; run as root with CAP_SYS_ADMIN"));
-                None
-            }
-        }
-    }
-
-    fn path(&self) -> std::path::PathBuf {
-        self.0.path().join("on")
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_said_at_once_and_kills_nobody_later() {
     let Some(disk) = Mount::new("tmpfs", |_| "size=256k".to_owned()) else { return };
@@ -369,11 +329,7 @@ fn a_read_only_disk_is_said_and_read_all_the_same() {
 /// An overlay's mapping does not keep the description that it was made through.
 #[test]
 fn on_an_overlay_a_member_counts_as_alive_all_the_same() {
-    let options = |dir: &Path| {
-        let dir = dir.display();
-        format!("lowerdir={dir}/lower,upperdir={dir}/upper,workdir={dir}/work")
-    };
-    let Some(overlay) = Mount::new("overlay", options) else { return };
+    let Some(overlay) = Mount::overlay() else { return };
     let ((a, in_a), (b, in_b)) = (attach(&overlay.path()), attach(&overlay.path()));
     a.reserve(in_a, Want::exactly(3 * GIB), LIMIT).expect("fits");
     let _ = b.reserve(in_b, Want::exactly(2 * GIB), LIMIT).expect_err("the other has 3 GiB");

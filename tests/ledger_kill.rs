@@ -1,5 +1,7 @@
 //! Processes that are killed, stopped or forked at any instruction: nothing of theirs outlives them, nobody waits for them.
 
+#[allow(unused_imports, reason = "each test uses a part of it")]
+mod common;
 mod ledger_support;
 
 use std::os::fd::AsRawFd;
@@ -11,7 +13,7 @@ use cuquota::ledger::layout::{Gpu, gpu_offset, slot_offset};
 use cuquota::ledger::{GpuIndex, Ledger, Snapshot, Want};
 use cuquota::sys::file::File;
 use cuquota::sys::lock;
-use ledger_support::{GIB, MIB, Page, Worker, attach, within};
+use ledger_support::{GIB, MIB, Mount, Page, Worker, attach, within};
 
 workers!(run);
 
@@ -27,6 +29,7 @@ fn run(role: &str, dir: &Path) {
         "arbiter" => sit_at_the_arbiter(dir),
         "closes-all" => close_all(dir),
         "execs" => exec(dir),
+        "no-descriptors" => no_descriptors(dir),
         other => panic!("no such role: {other}"),
     }
 }
@@ -186,12 +189,73 @@ fn a_process_stopped_at_any_instruction_holds_nobody_up() {
     }
 }
 
+/// An overlay does not let the mapping hold the lock: a descriptor does, which a forked child must not keep.
+#[test]
+fn on_an_overlay_too_a_grandchild_keeps_nothing_of_a_killed_process() {
+    let Some(overlay) = Mount::overlay() else { return };
+    let (ledger, gpu) = attach(&overlay.path());
+    let page = Page::of(&overlay.path());
+    for round in 0..20 {
+        page.number(GRANDCHILD).store(0, Ordering::SeqCst);
+        let worker = Worker::start("with-grandchild", &overlay.path());
+        let forked = || page.number(GRANDCHILD).load(Ordering::SeqCst) != 0;
+        within(Duration::from_secs(20), forked).expect("it forks");
+        std::thread::sleep(Duration::from_millis(round));
+        drop(worker);
+        let free = || ledger.reserve(gpu, Want::exactly(LIMIT), LIMIT).is_ok();
+        within(Duration::from_secs(1), free).expect("all is free");
+        ledger.give_back(gpu, LIMIT);
+        // SAFETY: our worker's child, which ends by no other way than this.
+        unsafe { libc::kill(page.number(GRANDCHILD).load(Ordering::SeqCst) as i32, libc::SIGKILL) };
+    }
+}
+
+/// There the charge is out of sight until the program's next request.
+#[test]
+fn on_an_overlay_a_program_that_closes_all_descriptors_registers_anew() {
+    let Some(overlay) = Mount::overlay() else { return };
+    let (ledger, gpu) = attach(&overlay.path());
+    let page = Page::of(&overlay.path());
+    let worker = Worker::start("closes-all", &overlay.path());
+    within(Duration::from_secs(20), || page.number(READY).load(Ordering::SeqCst) == 1).expect("it starts");
+    let _ = ledger.reserve(gpu, Want::exactly(2 * GIB), LIMIT).expect_err("the other has 3 GiB");
+    let seen = Snapshot::read(&overlay.path().join("ledger")).expect("readable");
+    assert_eq!(seen.gpus[0].used, 3 * GIB + MIB, "{seen:?}");
+    drop(worker);
+    ledger.reserve(gpu, Want::exactly(LIMIT), LIMIT).expect("all is free");
+}
+
+/// Has no descriptor left to open anything with.
+fn no_descriptors(dir: &Path) {
+    let (ledger, gpu) = attach(dir);
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: lowers a limit of this process.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+    let since = Instant::now();
+    ledger.reserve(gpu, Want::exactly(2 * GIB), LIMIT).expect("fits");
+    let _ = ledger.reserve(gpu, Want::exactly(2 * GIB), LIMIT).expect_err("the other has 1 GiB");
+    ledger.reserve(gpu, Want::exactly(GIB), LIMIT).expect("fits");
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(ledger.housekeeping(), None);
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_process_out_of_descriptors_is_still_served() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (ledger, gpu) = attach(dir.path());
+    ledger.reserve(gpu, Want::exactly(GIB), LIMIT).expect("fits");
+    Worker::start("no-descriptors", dir.path()).succeeded();
+    ledger.reserve(gpu, Want::exactly(3 * GIB), LIMIT).expect("it has gone");
+}
+
 /// Closes every descriptor, as daemons do, and goes on.
 fn close_all(dir: &Path) {
     let (ledger, gpu) = attach(dir);
     ledger.reserve(gpu, Want::exactly(3 * GIB), LIMIT).expect("fits");
     // SAFETY: nothing in this process uses a descriptor by number afterwards.
     unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+    std::thread::sleep(Duration::from_millis(20));
     ledger.housekeeping();
     ledger.reserve(gpu, Want::exactly(MIB), LIMIT).expect("fits");
     Page::of(dir).number(READY).store(1, Ordering::SeqCst);

@@ -3,7 +3,7 @@
 //! The shared words can be damaged by anybody who may write the file. The account cannot: a process never passes the limit
 //! by its own account, whatever the file says, and repairs its words from it. Without a file it is all there is.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::layout::GPUS;
 
@@ -16,6 +16,9 @@ impl GpuIndex {
         usize::from(self.0)
     }
 }
+
+/// The most units that one process can be counted for: what a shared word can say.
+const MOST: u64 = u32::MAX as u64;
 
 /// A number of bytes that nobody has as a limit.
 const NO_LIMIT_YET: u64 = u64::MAX - 1;
@@ -31,6 +34,9 @@ pub(super) struct Account {
     high: AtomicU64,
     /// Bytes of the limit last applied.
     pub limit: AtomicU64,
+    /// The limit has been lowered, or passed by a charge that did not ask: what is given back is not kept as a lease until a
+    /// request has been admitted again.
+    pub tight: AtomicBool,
     pub refusals: AtomicU64,
     pub context_cost: AtomicU64,
     /// Our word of what is charged by estimate.
@@ -48,6 +54,7 @@ impl Account {
             used: AtomicU64::new(0),
             high: AtomicU64::new(0),
             limit: AtomicU64::new(NO_LIMIT_YET),
+            tight: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
             estimated: AtomicU64::new(0),
@@ -75,11 +82,19 @@ impl Account {
     pub fn add(&self, n: u32, cap: u64) -> Option<bool> {
         let mut seen = self.used.load(Ordering::Relaxed);
         loop {
-            let next = seen.checked_add(u64::from(n)).filter(|next| *next <= cap)?;
+            let next = seen.checked_add(u64::from(n)).filter(|next| *next <= cap.min(MOST))?;
             match self.used.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(self.note_high(next)),
                 Err(now) => seen = now,
             }
+        }
+    }
+
+    /// Adds `n` units without asking, up to the most that can be counted.
+    pub fn force(&self, n: u32) {
+        let add = |used: u64| Some(used.saturating_add(u64::from(n)).min(MOST));
+        if let Ok(before) = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add) {
+            self.note_high(before.saturating_add(u64::from(n)).min(MOST));
         }
     }
 

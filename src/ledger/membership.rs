@@ -2,6 +2,9 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::account::{Account, Accounts, GpuIndex};
@@ -76,6 +79,11 @@ impl Ledger {
         (!self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed)).then_some(lost)
     }
 
+    /// The file that is shared; `None` without sharing.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.region().map(|region| PathBuf::from(OsStr::from_bytes(region.path().as_bytes())))
+    }
+
     /// The GPU with this UUID. `None` once there are more of them than a ledger has room for.
     pub fn gpu(&self, uuid: [u8; 16]) -> Option<GpuIndex> {
         let gpu = self.accounts.find(uuid)?;
@@ -99,19 +107,27 @@ impl Ledger {
         }
         let overshoot = want.bytes.saturating_sub(want.at_least);
         let cap = Cap { request: limit.saturating_add(overshoot) / UNIT, lease: limit / UNIT };
-        let Some(n) = units(want.bytes) else {
-            return Err(self.refuse(gpu, want, limit));
+        let n = match units(want.bytes) {
+            Some(0) => return Ok(()),
+            Some(n) => n,
+            None => return Err(self.refuse(gpu, want, limit)),
         };
+        let lease = !account.tight.load(Ordering::Relaxed);
         let shared = self.region().and_then(|region| Some((region, region.own_word(gpu)?)));
         let admitted = match shared {
             None => account.add(n, cap.request).is_some(),
-            Some((_, word)) if protocol::take(word, n) => self.enter(gpu, account, word, n, cap, None),
+            Some((_, word)) if lease && protocol::take(word, n) => {
+                self.enter(gpu, account, word, n, cap, None)
+            }
             Some((region, word)) => {
                 // Damage to our word must not make room.
                 protocol::raise_to(word, account.used_units());
                 let fits_alone = account.used().saturating_add(u64::from(n)) <= cap.request;
                 let board = region.board(gpu).filter(|_| fits_alone);
                 let total = board.and_then(|board| region.request(&board, n, cap));
+                if total.is_some() && account.limit.load(Ordering::Relaxed) == limit {
+                    account.tight.store(false, Ordering::Relaxed);
+                }
                 total.is_some() && self.enter(gpu, account, word, n, cap, total)
             }
         };
@@ -145,9 +161,13 @@ impl Ledger {
     /// Takes a charge back, all or part of it. Never below nothing.
     pub fn give_back(&self, gpu: GpuIndex, bytes: u64) {
         // The account first, so that in all that is in order it is never more than the word.
-        let n = self.accounts.of(gpu).subtract(units(bytes).unwrap_or(u32::MAX));
+        let account = self.accounts.of(gpu);
+        let n = account.subtract(units(bytes).unwrap_or(u32::MAX));
         if let Some(word) = self.region().and_then(|region| region.own_word(gpu)) {
             protocol::give_back(word, n);
+            if account.tight.load(Ordering::Relaxed) {
+                protocol::reclaim(word);
+            }
         }
     }
 
@@ -157,7 +177,9 @@ impl Ledger {
         if let Some(word) = self.region().and_then(|region| region.own_word(gpu)) {
             protocol::force(word, n);
         }
-        self.accounts.of(gpu).add(n, u64::MAX);
+        let account = self.accounts.of(gpu);
+        account.force(n);
+        account.tight.store(true, Ordering::Relaxed);
         self.note_peak(gpu, None);
     }
 
@@ -209,7 +231,10 @@ impl Ledger {
     /// A limit that was not seen before: what was leased under the old one is not ours any more.
     #[cold]
     fn note_limit(&self, gpu: GpuIndex, account: &Account, limit: u64) {
-        account.limit.store(limit, Ordering::Relaxed);
+        let before = account.limit.swap(limit, Ordering::Relaxed);
+        if limit < before {
+            account.tight.store(true, Ordering::Relaxed);
+        }
         if let Some(region) = self.region()
             && let (Some(entry), Some(word)) = (region.gpu(gpu), region.own_word(gpu))
         {

@@ -9,7 +9,7 @@ use super::account::fnv;
 use super::layout::{FILE_SIZE, Preamble};
 use super::lost::{Fault, SharingLost};
 use crate::config::StatePlace;
-use crate::sys::file::{DIRECTORY, File, Identity, Status, make_directory};
+use crate::sys::file::{DIRECTORY, File, Identity, Status, make_directory, recognise};
 
 /// A ledger that is open and looks right.
 pub(super) struct Opened {
@@ -48,6 +48,9 @@ enum Skip {
 /// One that exists anywhere is preferred to making one, so that processes with different rights agree. A new one is not made on an
 /// overlay if there is another place: see [`Mapping`](crate::sys::mapping::Mapping).
 pub(super) fn open(place: &StatePlace) -> Result<Opened, SharingLost> {
+    recognise(|status, head| {
+        check_status(status, false).is_ok() && u64::from_ne_bytes(head) == Preamble::OURS.magic
+    });
     let candidates = candidates(place);
     let mut reason = None;
     for (make, on_overlay) in [(false, true), (true, false), (true, true)] {

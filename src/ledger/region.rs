@@ -9,7 +9,7 @@ use super::layout::{FILE_SIZE, GPUS, Gpu, Header, LABEL, Preamble, SLOTS, Slot, 
 use super::lost::Fault;
 use super::place::{Opened, check_preamble, check_status};
 use super::protocol::{self, Board};
-use crate::sys::file::{File, Identity, Status};
+use crate::sys::file::{File, Identity, Kept, Status};
 use crate::sys::identity::Me;
 use crate::sys::lock;
 use crate::sys::mapping::Mapping;
@@ -25,7 +25,7 @@ pub(super) struct Region {
     identity: Identity,
     allocated: bool,
     /// Holds the lock where the file system does not let the mapping hold it.
-    keeper: Option<File>,
+    keeper: Option<Kept>,
     /// The file's number of each GPU, plus one; 0 while unknown.
     columns: [AtomicU8; GPUS],
 }
@@ -77,7 +77,7 @@ impl Region {
             return Ok(());
         }
         self.slot = self.lock_a_slot(&file)?;
-        self.keeper = Some(file.out_of_the_way());
+        self.keeper = Some(Kept::new(file).map_err(Fault::system("keep it open"))?);
         Ok(())
     }
 
@@ -174,6 +174,9 @@ impl Region {
     /// Leaves the file behind: threads that still look there find zeros, and our slot is free.
     pub fn abandon(&self) {
         self.map.detach();
+        if let Some(keeper) = &self.keeper {
+            keeper.close();
+        }
     }
 
     /// Finds the file's entry of one of our GPUs, or makes it. False where the file has no room for it.
@@ -257,12 +260,6 @@ impl Drop for Region {
         // Nothing of ours is left for others to sweep.
         if self.slot < SLOTS && matches!(self.check(&Accounts::new()), Check::Sound) {
             wipe(self.own());
-        }
-        // A number that the program has closed and opened again is not ours to close.
-        if let Some(keeper) = self.keeper.take()
-            && !keeper.status().is_ok_and(|status| status.identity == self.identity)
-        {
-            keeper.forget();
         }
     }
 }

@@ -19,6 +19,9 @@ const OUT_OF_COURTESY: Duration = Duration::from_millis(5);
 /// How long the arbiter waits for requests that are being tried elsewhere. Only somebody stopped there makes it that long.
 const FOR_OTHERS: Duration = Duration::from_millis(100);
 
+/// How often the arbiter looks for the dead while it waits.
+const BETWEEN_SWEEPS: Duration = Duration::from_millis(5);
+
 /// How much all may hold, in units.
 #[derive(Clone, Copy)]
 pub(super) struct Cap {
@@ -77,22 +80,29 @@ impl Region {
 }
 
 /// Where the arbiter sits.
+///
+/// Asking the kernel for every owner takes a while, and those who die meanwhile are found a moment later.
 struct Bench<'a> {
     region: &'a Region,
     board: &'a Column<'a>,
     file: Option<&'a File>,
     since: Instant,
     pause: Duration,
+    swept: Option<Instant>,
 }
 
 impl<'a> Bench<'a> {
     fn new(region: &'a Region, board: &'a Column<'a>, file: Option<&'a File>) -> Bench<'a> {
-        Bench { region, board, file, since: Instant::now(), pause: Duration::ZERO }
+        Bench { region, board, file, since: Instant::now(), pause: Duration::ZERO, swept: None }
     }
 }
 
 impl Referee for Bench<'_> {
     fn sweep(&mut self) -> bool {
+        if self.swept.is_some_and(|at| at.elapsed() < BETWEEN_SWEEPS) {
+            return false;
+        }
+        self.swept = Some(Instant::now());
         self.file.is_some_and(|file| self.region.sweep(file, |slot| self.board.holds(slot)))
     }
 

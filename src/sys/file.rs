@@ -5,10 +5,12 @@
 //! thread forks is closed in the child: a description that a child inherits keeps its locks alive.
 
 use core::ffi::CStr;
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::io;
+use std::sync::OnceLock;
 
+use super::clock::coarse_millis;
 use super::fork;
 
 /// An open file, closed when dropped and in a forked child, and never inherited by a program started with `exec`.
@@ -55,43 +57,25 @@ impl File {
     }
 
     fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> io::Result<File> {
-        close_in_children();
         let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: `path` is NUL terminated and outlives the call.
-        let fd = unsafe { libc::syscall(libc::SYS_openat, dir, path.as_ptr(), flags, mode) };
+        File::made(|| unsafe { libc::syscall(libc::SYS_openat, dir, path.as_ptr(), flags, mode) } as i32)
+    }
+
+    fn made(make: impl FnOnce() -> i32) -> io::Result<File> {
+        close_in_children();
+        LAST_OPEN.store(coarse_millis(), Ordering::Relaxed);
+        let fd = make();
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(File::of(fd as i32))
-    }
-
-    fn of(fd: i32) -> File {
-        for place in &OPEN {
-            if place.compare_exchange(NONE, fd, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                break;
-            }
-        }
-        File { fd }
+        HIGHEST.fetch_max(fd, Ordering::Relaxed);
+        Ok(File { fd })
     }
 
     /// The descriptor, for calls that are not here.
     pub fn fd(&self) -> i32 {
         self.fd
-    }
-
-    /// The same description under a number that programs do not expect to be free, if there is one.
-    pub fn out_of_the_way(self) -> File {
-        // SAFETY: the descriptor is ours and open.
-        match unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 500) } {
-            -1 => self,
-            fd => File::of(fd),
-        }
-    }
-
-    /// Gives the descriptor up without closing it: it is not ours any more.
-    pub fn forget(self) {
-        forget_open(self.fd);
-        core::mem::forget(self);
     }
 
     /// What the file is now.
@@ -208,9 +192,43 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        forget_open(self.fd);
-        // SAFETY: the descriptor is ours and not used after this.
-        unsafe { libc::syscall(libc::SYS_close, self.fd) };
+        LAST_OPEN.store(coarse_millis(), Ordering::Relaxed);
+        close(self.fd);
+    }
+}
+
+/// A file that stays open for its locks in a program that knows nothing of it, and may close it or use its number for
+/// something else.
+#[derive(Debug)]
+pub struct Kept {
+    fd: AtomicI32,
+    identity: Identity,
+}
+
+impl Kept {
+    /// Keeps a file under a number that programs do not expect to be free, if there is one.
+    pub fn new(file: File) -> io::Result<Kept> {
+        let identity = file.status()?.identity;
+        KEEPING.store(true, Ordering::Relaxed);
+        // SAFETY: no pointers; the descriptor is ours and open.
+        let high = File::made(|| unsafe { libc::fcntl(file.fd, libc::F_DUPFD_CLOEXEC, 500) });
+        let file = ManuallyDrop::new(high.unwrap_or(file));
+        Ok(Kept { fd: AtomicI32::new(file.fd), identity })
+    }
+
+    /// Closes it, if it is still what it was. Only the first call does anything.
+    pub fn close(&self) {
+        let fd = self.fd.swap(-1, Ordering::AcqRel);
+        let file = ManuallyDrop::new(File { fd });
+        if file.status().is_ok_and(|status| status.identity == self.identity) {
+            close(fd);
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -264,17 +282,24 @@ fn interrupted() -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
-const NONE: i32 = -1;
-/// Descriptors that are open just now. With more than these at a time the rest is inherited by a child.
-static OPEN: [AtomicI32; 64] = [const { AtomicI32::new(NONE) }; 64];
+// A child cannot be told which descriptors of ours it got: `fork` copies the table of descriptors first and memory some time
+// later, so that what memory says is about another moment. It looks at what it has.
+
+/// When a file was last opened or closed here, in milliseconds of the coarse clock.
+static LAST_OPEN: AtomicU64 = AtomicU64::new(0);
+/// A file stays open.
+static KEEPING: AtomicBool = AtomicBool::new(false);
+/// No descriptor of ours was ever higher.
+static HIGHEST: AtomicI32 = AtomicI32::new(255);
+/// Longer than a `fork` takes, in milliseconds.
+const FORKING: u64 = 5000;
+static OURS: OnceLock<fn(&Status, [u8; 8]) -> bool> = OnceLock::new();
 static CHILD_HANDLER: AtomicBool = AtomicBool::new(false);
 
-fn forget_open(fd: i32) {
-    for place in &OPEN {
-        if place.compare_exchange(fd, NONE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return;
-        }
-    }
+/// Says how to tell our files by their status and their first bytes: a child that was forked while one was open closes it.
+/// Called in a forked child of a program with threads: it may only compute.
+pub fn recognise(ours: fn(&Status, [u8; 8]) -> bool) {
+    let _ = OURS.set(ours);
 }
 
 fn close_in_children() {
@@ -284,11 +309,25 @@ fn close_in_children() {
 }
 
 extern "C" fn close_all() {
-    for place in &OPEN {
-        let fd = place.swap(NONE, Ordering::AcqRel);
-        if fd != NONE {
-            // SAFETY: an entry is there only while the descriptor is ours and open, in the parent and thus in its copy.
-            unsafe { libc::syscall(libc::SYS_close, fd) };
-        }
+    let recently = coarse_millis().wrapping_sub(LAST_OPEN.load(Ordering::Relaxed)) < FORKING;
+    if (recently || KEEPING.load(Ordering::Relaxed))
+        && let Some(ours) = OURS.get()
+    {
+        (0..=HIGHEST.load(Ordering::Relaxed)).filter(|fd| is_ours(*fd, *ours)).for_each(close);
     }
+}
+
+fn is_ours(fd: i32, ours: fn(&Status, [u8; 8]) -> bool) -> bool {
+    // Not `drop`ped: it may be the program's.
+    let file = ManuallyDrop::new(File { fd });
+    let mut head = [0; 8];
+    file.status().is_ok_and(|status| {
+        // Reading disturbs nothing in a regular file.
+        status.regular && file.read_at(&mut head, 0).is_ok() && ours(&status, head)
+    })
+}
+
+fn close(fd: i32) {
+    // SAFETY: closes a descriptor that the caller owns, and uses no memory.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
 }

@@ -171,3 +171,51 @@ impl Barrier<'_> {
         false
     }
 }
+
+pub fn is_root() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Something mounted for as long as this lives.
+pub struct Mount(tempfile::TempDir);
+
+impl Mount {
+    /// An overlay, which a container's root usually is.
+    pub fn overlay() -> Option<Mount> {
+        Mount::new("overlay", |dir| {
+            let dir = dir.display();
+            format!("lowerdir={dir}/lower,upperdir={dir}/upper,workdir={dir}/work")
+        })
+    }
+
+    /// `mount -t KIND -o OPTIONS`, or a visible skip.
+    pub fn new(kind: &str, options: impl Fn(&Path) -> String) -> Option<Mount> {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        for inside in ["lower", "upper", "work", "on"] {
+            std::fs::create_dir(dir.path().join(inside)).expect("a directory");
+        }
+        let options = options(dir.path());
+        let mount = std::process::Command::new("mount")
+            .args(["-t", kind, "-o", &options, kind])
+            .arg(dir.path().join("on"))
+            .output();
+        match mount {
+            Ok(output) if is_root() && output.status.success() => Some(Mount(dir)),
+            _ => {
+                crate::common::skip::skip(&format!("cannot mount a {kind}; run as root with CAP_SYS_ADMIN"));
+                None
+            }
+        }
+    }
+
+    pub fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("on")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
