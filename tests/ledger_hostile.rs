@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cuquota::config::StatePlace;
-use cuquota::ledger::layout::{FILE_SIZE, GPU_TABLE, SLOT_TABLE};
+use cuquota::ledger::layout::{FILE_SIZE, GPU_TABLE, SLOT_TABLE, Slot, slot_offset};
 use cuquota::ledger::{Ledger, Snapshot, Want};
 use ledger_support::{GIB, GPU, MIB, Mount, Page, Worker, attach, is_root};
 
@@ -235,6 +235,27 @@ fn a_word_made_too_small_or_too_large_is_put_right() {
         b.reserve(in_b, Want::exactly(3 * GIB), LIMIT).expect("fits");
         b.give_back(in_b, 3 * GIB);
     }
+}
+
+#[test]
+fn a_request_that_seems_under_way_for_ever_does_not_slow_refusals_down_for_ever() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let ((a, in_a), (b, in_b)) = (attach(dir.path()), attach(dir.path()));
+    a.reserve(in_a, Want::exactly(GIB), LIMIT).expect("fits");
+    let file = OpenOptions::new().write(true).open(dir.path().join("ledger")).expect("writable");
+    let in_flight = (slot_offset(0) + std::mem::offset_of!(Slot, in_flight)) as u64;
+    file.write_at(&7u32.to_ne_bytes(), in_flight).expect("writable");
+    let refused_in = || {
+        let since = Instant::now();
+        let _ = b.reserve(in_b, Want::exactly(LIMIT), LIMIT).expect_err("does not fit");
+        since.elapsed()
+    };
+    assert!(refused_in() < Duration::from_secs(1));
+    let fast = || {
+        a.housekeeping();
+        refused_in() < Duration::from_millis(50)
+    };
+    ledger_support::within(Duration::from_secs(5), fast).expect("put right");
 }
 
 fn beside_a_vandal(dir: &Path) {

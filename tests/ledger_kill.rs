@@ -156,7 +156,7 @@ fn nobody_waits_a_second_for_an_arbiter_that_is_stopped() {
         since.elapsed()
     };
     let granted = timed(2 * GIB, true);
-    assert!(granted < Duration::from_millis(100), "{granted:?}");
+    assert!(granted < Duration::from_millis(300), "{granted:?}");
     // Eight at once do not wait for each other either.
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -165,7 +165,7 @@ fn nobody_waits_a_second_for_an_arbiter_that_is_stopped() {
     });
     assert!(timed(2 * GIB, true) < Duration::from_secs(1));
     drop(worker);
-    assert!(timed(MIB, false) < Duration::from_millis(200));
+    assert!(timed(MIB, false) < Duration::from_millis(300));
 }
 
 #[test]

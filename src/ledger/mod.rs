@@ -1,4 +1,29 @@
 //! Who holds what: one file per container, mapped by all its processes.
+//!
+//! A process [attaches](Ledger::attach) once and gets a slot. In it is one word a GPU: what it uses, and what it was granted.
+//! Requests that its grant covers are one exchange on that word, however many processes there are; the rest publish what they
+//! want and then look at everybody's words ([`protocol`]). Nothing is ever locked in a way that a killed or stopped process
+//! could keep others waiting.
+//!
+//! **Who is alive** the kernel says. The first byte of a slot is locked by its owner with an open-file-description lock, and
+//! the mapping of the file, made through the same description, keeps that alive when the descriptor is closed at once. So the lock
+//! goes when the process does, in whatever way, or calls `exec`; a program that closes all its descriptors does not lose it, a
+//! forked child (which does not get the mapping) does not keep it, and the program has no descriptor that it does not know. On an
+//! overlay the mapping keeps another description (measured on Linux 6.18), so there a descriptor stays open after all, closed in
+//! forked children; a new ledger is made elsewhere if possible.
+//!
+//! **Nothing in the file is trusted.** Each process has an account of its own, and never passes the limit by that. A file
+//! that is no ledger, was cut or cannot be used ends sharing, not the limit ([`Ledger::sharing`]). Who may write the file (all
+//! processes of the container) can make others wait or be refused; it cannot make them crash, with one exception: **cutting the
+//! file while it is mapped** lets the next access raise SIGBUS. [`Ledger::housekeeping`], called before every request, looks
+//! at the file's size first, but not more often than every 4 ms: a program that asks more often than that can be hit. Only a signal
+//! handler, which this library does not install, could close that gap. A full disk cannot have this effect: the file's space is
+//! set aside when it is made.
+//!
+//! **A forked child has no part in it.** What a process keeps in a [`ForkLocal`](crate::sys::fork::ForkLocal) is not there in the
+//! child, which attaches anew at its first need. A descriptor that is open for a moment while another thread calls `fork` is
+//! closed in the child, but not in that of a raw `clone`; that child keeps a lock alive if its parent is killed, until it calls
+//! `exec` or ends.
 
 mod account;
 mod estimated;

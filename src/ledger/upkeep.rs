@@ -27,6 +27,8 @@ pub(super) struct Schedule {
     file: AtomicU64,
     words: AtomicU64,
     place: AtomicU64,
+    /// How often in a row a request of ours was found between publishing and checking.
+    times_in_flight: AtomicU64,
 }
 
 impl Schedule {
@@ -36,6 +38,7 @@ impl Schedule {
             file: AtomicU64::new(0),
             words: AtomicU64::new(0),
             place: AtomicU64::new(0),
+            times_in_flight: AtomicU64::new(0),
         }
     }
 }
@@ -103,6 +106,7 @@ impl Ledger {
     /// Our account is right. Too low a word makes room that is not there. Too high a word is mostly that of a request on its way
     /// into the account, unless it stays just as it is.
     fn repair_words(&self, region: &Region) {
+        self.repair_in_flight(region);
         for (gpu, _, account) in self.accounts.known() {
             let Some(word) = region.own_word(gpu) else { continue };
             let units = account.used_units();
@@ -125,6 +129,17 @@ impl Ledger {
                 account.too_high.store(0, Ordering::Relaxed);
             }
             self.note_peak(gpu, None);
+        }
+    }
+
+    /// A request that a signal handler has jumped out of would make all refusals of the container wait for it.
+    fn repair_in_flight(&self, region: &Region) {
+        let in_flight = &region.slot_at(region.own_slot()).in_flight;
+        let times = &self.upkeep.times_in_flight;
+        if in_flight.load(Ordering::Relaxed) == 0 {
+            times.store(0, Ordering::Relaxed);
+        } else if times.fetch_add(1, Ordering::Relaxed) >= TOO_HIGH {
+            in_flight.store(0, Ordering::Release);
         }
     }
 
