@@ -79,6 +79,8 @@ driver_functions! {
     fn device_count = c"cuDeviceGetCount" (count: *mut c_int);
     /// `cuDeviceGetUuid`; version 2 answers a MIG slice's own UUID.
     fn device_uuid = c"cuDeviceGetUuid_v2" | c"cuDeviceGetUuid" (uuid: *mut CUuuid, device: CUdevice);
+    /// The first version of `cuDeviceGetUuid`: of the whole card, for a MIG slice too.
+    fn device_uuid_v1 = c"cuDeviceGetUuid" (uuid: *mut CUuuid, device: CUdevice);
     /// `cuDeviceGetPCIBusId`.
     fn device_pci = c"cuDeviceGetPCIBusId" (text: *mut c_char, size: c_int, device: CUdevice);
     /// `cuDeviceTotalMem`: physical bytes.
@@ -99,6 +101,8 @@ driver_functions! {
     fn nvml_uuid = c"nvmlDeviceGetUUID" (device: nvmlDevice_t, text: *mut c_char, size: c_uint);
     /// `nvmlDeviceGetPciInfo`, whose version 2 has the same layout.
     fn nvml_pci = c"nvmlDeviceGetPciInfo_v3" | c"nvmlDeviceGetPciInfo_v2" (device: nvmlDevice_t, pci: *mut nvmlPciInfo_t);
+    /// `nvmlDeviceGetHandleByPciBusId`.
+    fn nvml_by_pci = c"nvmlDeviceGetHandleByPciBusId_v2" (bus_id: *const c_char, device: *mut nvmlDevice_t);
     /// `nvmlDeviceGetIndex`: the place in PCI bus order.
     fn nvml_index = c"nvmlDeviceGetIndex" (device: nvmlDevice_t, index: *mut c_uint);
 }

@@ -163,6 +163,8 @@ fn each_gpu_has_the_limit_of_the_first_entry_that_matches_it() {
     };
     let run = || Client::run().within(&container).on(&machine);
     assert_eq!(totals(run()), [4 * GIB, GIB, 16 * GIB]);
+    // A place counts the hidden cards too.
+    assert_eq!(totals(run().env("CUDA_VISIBLE_DEVICES", "1")), [GIB]);
     // Never by CUDA's own numbers, which CUDA_VISIBLE_DEVICES turns round.
     assert_eq!(totals(run().env("CUDA_VISIBLE_DEVICES", "2,1,0")), [16 * GIB, GIB, 4 * GIB]);
 }

@@ -151,6 +151,26 @@ impl Quota {
             .or(self.default.as_ref())
     }
 
+    /// What holds on `gpu`, a card of `physical_total` bytes whose place in bus order is not known but is at least
+    /// `least`: the smallest limit among the entries that may be meant, which end at the first one that surely is.
+    pub fn strictest_rule_for(&self, gpu: &GpuIdentity, least: u32, physical_total: u64) -> Option<&Rule> {
+        let mut strictest = None;
+        let bytes = |rule: &Rule| rule.limit.bytes(physical_total).unwrap_or(u64::MAX);
+        for entry in &self.gpus {
+            let surely = entry.selector.matches(gpu);
+            let perhaps = matches!(entry.selector, GpuSelector::Index(index) if index >= least);
+            if (surely || perhaps) && strictest.is_none_or(|so_far| bytes(&entry.rule) < bytes(so_far)) {
+                strictest = Some(&entry.rule);
+            }
+            if surely {
+                return strictest;
+            }
+        }
+        // None of them may be meant, and then it is the default.
+        let default = self.default.as_ref()?;
+        Some(strictest.filter(|rule| bytes(rule) < bytes(default)).unwrap_or(default))
+    }
+
     /// Refuses a file in which a beginning of a UUID fits several of the `gpus` of this machine.
     pub fn check_unique(&self, path: &Path, gpus: &[GpuIdentity]) -> Result<(), QuotaError> {
         for entry in self.gpus.iter().filter(|entry| matches!(entry.selector, GpuSelector::Uuid(_))) {

@@ -1,6 +1,7 @@
 //! Initialisation and contexts.
 
 use super::*;
+use crate::process::bus::Visibility;
 
 type Init = unsafe extern "C" fn(c_uint) -> Code;
 
@@ -9,8 +10,18 @@ pub(super) unsafe fn init(call: &Call, next: Init, flags: c_uint) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
+    // Which cards there are to this process is decided now.
+    let visibility = Visibility::look();
     // SAFETY: the caller's own argument.
-    unsafe { next(flags) }
+    let code = unsafe { next(flags) };
+    if code == SUCCESS {
+        call.process.gpus.started(call.process, call.driver, visibility);
+        // A beginning of a UUID in the quota file may turn out to fit several cards.
+        if !call.process.budget.permits() {
+            return cuda::NOT_PERMITTED;
+        }
+    }
+    code
 }
 
 /// The way of every call that makes or hands out a context.

@@ -1,11 +1,14 @@
 //! The quota file in force: found once, watched since.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::config::{Change, GpuIdentity, Quota, QuotaError, Source, StatePlace, Watch};
+use crate::config::{Change, GpuIdentity, Quota, QuotaError, Rule, Source, StatePlace, Watch};
 use crate::log::{self, Level};
 use crate::sys::clock;
+
+use super::bus::BusPlace;
 
 /// How often a running program looks at its quota file, in milliseconds: a change is to be noticed in a second.
 const LOOK_EVERY_MS: u64 = 250;
@@ -21,6 +24,9 @@ pub struct Budget {
 }
 
 struct File {
+    path: PathBuf,
+    /// The cards that this process has met.
+    gpus: Vec<GpuIdentity>,
     quota: Result<Quota, QuotaError>,
     watch: Option<Watch>,
     state: StatePlace,
@@ -29,18 +35,18 @@ struct File {
 impl Budget {
     /// Finds and reads the quota file.
     pub fn find() -> Budget {
-        let (quota, watch, state) = match Source::locate() {
+        let (path, quota, watch, state) = match Source::locate() {
             Ok(source) => {
                 let (watch, quota) = Watch::start(&source.quota);
-                (quota, Some(watch), source.state)
+                (source.quota, quota, Some(watch), source.state)
             }
-            Err(error) => (Err(error), None, StatePlace::Default),
+            Err(error) => (PathBuf::new(), Err(error), None, StatePlace::Default),
         };
         Budget {
             valid: AtomicBool::new(quota.is_ok()),
             told: AtomicBool::new(false),
             last_look: AtomicU64::new(clock::coarse_millis()),
-            file: Mutex::new(File { quota, watch, state }),
+            file: Mutex::new(File { path, gpus: Vec::new(), quota, watch, state }),
         }
     }
 
@@ -83,7 +89,14 @@ impl Budget {
     }
 
     fn look(&self, file: &mut File) -> bool {
-        match file.watch.as_mut().map(Watch::poll) {
+        let change = match file.watch.as_mut().map(Watch::poll) {
+            Some(Change::Quota(quota)) => match quota.check_unique(&file.path, &file.gpus) {
+                Ok(()) => Some(Change::Quota(quota)),
+                Err(error) => Some(Change::Refused(error)),
+            },
+            other => other,
+        };
+        match change {
             Some(Change::Quota(quota)) => {
                 log::say(Level::Info, format_args!("the quota file changed; the new limits are in force"));
                 file.quota = Ok(quota);
@@ -100,13 +113,37 @@ impl Budget {
         }
     }
 
+    /// Takes notice of the cards there are. A quota file that names several of them at once is refused.
+    pub fn meet_gpus(&self, gpus: &[GpuIdentity]) {
+        let mut file = self.lock();
+        for gpu in gpus {
+            if !file.gpus.contains(gpu) {
+                file.gpus.push(*gpu);
+            }
+        }
+        let unique = file.quota.as_ref().map_or(Ok(()), |quota| quota.check_unique(&file.path, &file.gpus));
+        if let Err(error) = unique {
+            file.quota = Err(error);
+            self.valid.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// The limit in bytes on a card of `physical` bytes: `u64::MAX` if unlimited, 0 where the file allows nothing
     /// on that card.
-    pub fn limit(&self, gpu: &GpuIdentity, physical: u64) -> u64 {
-        match self.lock().quota.as_ref().ok().and_then(|quota| quota.rule_for(gpu)) {
-            Some(rule) => rule.limit.bytes(physical).unwrap_or(u64::MAX),
-            None => 0,
+    pub fn limit(&self, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> u64 {
+        self.rule(gpu, place, physical).map_or(0, |rule| rule.limit.bytes(physical).unwrap_or(u64::MAX))
+    }
+
+    /// What holds on a card of `physical` bytes; `None` where the file allows nothing there. Where the card's place
+    /// is not known, the strictest of what may be meant.
+    pub fn rule(&self, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> Option<Rule> {
+        let file = self.lock();
+        let quota = file.quota.as_ref().ok()?;
+        match place {
+            BusPlace::Known(place) => quota.rule_for(&GpuIdentity { pci_index: Some(place), ..*gpu }),
+            BusPlace::AtLeast(least) => quota.strictest_rule_for(gpu, least, physical),
         }
+        .cloned()
     }
 
     /// The container's label, for reports.

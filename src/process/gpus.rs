@@ -1,20 +1,21 @@
 //! The cards this process has met, by what they are (their UUID) and never by an ordinal, which the process's
 //! environment can turn around.
 
-use core::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::abi::{CUdevice, CUuuid, UUID_TEXT, nvmlDevice_t, nvmlPciInfo_t};
+use crate::abi::{CUdevice, nvmlDevice_t};
 use crate::config::{GpuIdentity, PciAddress};
 use crate::driver::Driver;
 use crate::ledger::GpuIndex;
 
 use super::Process;
+use super::bus::{self, BusPlace, Visibility};
+use super::identity;
 
 /// One card, for the life of the process.
 pub struct Gpu {
-    /// What it is.
+    /// What it is. Its place in bus order is kept apart, as it may become known later.
     pub identity: GpuIdentity,
     /// Its place in the ledger; `None` where the ledger has no room for one more card.
     pub ledger: Option<GpuIndex>,
@@ -23,9 +24,15 @@ pub struct Gpu {
     limit: AtomicU64,
     /// What a context seemed to cost when this process last looked, in bytes.
     pub context_share_seen: AtomicU64,
+    place: Mutex<BusPlace>,
 }
 
 impl Gpu {
+    /// Its place in PCI bus order among all of the container.
+    pub fn place(&self) -> BusPlace {
+        *lock(&self.place)
+    }
+
     /// Physical bytes of the card.
     pub fn physical(&self) -> u64 {
         self.physical
@@ -51,27 +58,60 @@ unsafe impl Send for Name {}
 pub struct Gpus {
     known: Mutex<Vec<&'static Gpu>>,
     names: Mutex<Vec<(Name, &'static Gpu)>>,
+    /// What each copy of libcuda was started with.
+    started: Mutex<Vec<(usize, Visibility)>>,
+    /// The devices of each copy of libcuda.
+    fleets: Mutex<Vec<(usize, &'static [GpuIdentity])>>,
 }
 
 impl Gpus {
+    /// Copy `driver` of libcuda has started, with what it found in `visibility`.
+    pub fn started(&self, process: &Process, driver: usize, visibility: Visibility) {
+        let mut started = lock(&self.started);
+        if !started.iter().any(|(known, _)| *known == driver) {
+            started.push((driver, visibility));
+        }
+        drop(started);
+        let _ = self.fleet(process, driver);
+    }
+
+    /// The devices of copy `driver` of libcuda, by their ordinals; `None` while it has not started.
+    fn fleet(&self, process: &Process, driver: usize) -> Option<&'static [GpuIdentity]> {
+        if let Some((_, fleet)) = lock(&self.fleets).iter().find(|(known, _)| *known == driver) {
+            return Some(fleet);
+        }
+        // The driver is asked outside the lock.
+        let fleet = identity::all(Driver::get(driver)?)?;
+        process.budget.meet_gpus(&fleet);
+        let mut fleets = lock(&self.fleets);
+        if let Some((_, fleet)) = fleets.iter().find(|(known, _)| *known == driver) {
+            return Some(fleet);
+        }
+        // Ordinals are for a process's life.
+        let fleet: &'static [GpuIdentity] = fleet.leak();
+        fleets.push((driver, fleet));
+        Some(fleet)
+    }
+
     /// The card that copy `driver` of libcuda calls `device`; `None` where it knows no such device.
     pub fn by_device(&self, process: &Process, driver: usize, device: CUdevice) -> Option<&'static Gpu> {
         self.named(Name::Cuda(driver, device), || {
-            let api = Driver::get(driver)?;
-            let mut uuid = CUuuid { bytes: [0; 16] };
-            // SAFETY: the output is a live local of the type that the driver fills.
-            unsafe { api.device_uuid(&mut uuid, device) }.ok()?;
+            let fleet = self.fleet(process, driver)?;
+            let identity = *fleet.get(usize::try_from(device).ok()?)?;
             let mut physical = 0;
-            // SAFETY: as above.
-            unsafe { api.device_total(&mut physical, device) }.ok()?;
-            let pci = pci_of(api, device);
-            let identity = GpuIdentity {
-                uuid: uuid.bytes,
-                mig: false,
-                pci,
-                pci_index: pci.and_then(|pci| index_of(api, pci)),
+            // SAFETY: the output is a live local of the type that the driver fills.
+            unsafe { Driver::get(driver)?.device_total(&mut physical, device) }.ok()?;
+            let buses: Option<Vec<PciAddress>> = fleet.iter().map(|gpu| gpu.pci).collect();
+            // Where there are parts of cards, not all cards need be shown.
+            let whole = !fleet.iter().any(|gpu| gpu.mig);
+            let started = lock(&self.started);
+            let visibility = started.iter().find(|(known, _)| *known == driver).map(|(_, seen)| seen.clone());
+            drop(started);
+            let place = match buses {
+                Some(buses) => bus::place_of(device, &buses, visibility.as_ref().filter(|_| whole)),
+                None => BusPlace::AtLeast(0),
             };
-            Some(self.meet(process, identity, physical as u64))
+            Some(self.meet(process, identity, place, physical as u64))
         })
     }
 
@@ -84,18 +124,9 @@ impl Gpus {
         physical: u64,
     ) -> Option<&'static Gpu> {
         self.named(Name::Nvml(driver, device), || {
-            let api = Driver::get(driver)?;
-            let mut text = [0; UUID_TEXT];
-            // SAFETY: the buffer is as long as said.
-            unsafe { api.nvml_uuid(device, text.as_mut_ptr(), text.len() as u32) }.ok()?;
-            // SAFETY: NVML ends what it writes with a NUL, and the buffer was all NUL before.
-            let text = unsafe { CStr::from_ptr(text.as_ptr()) };
-            let (mig, uuid) = parse_uuid(text.to_bytes())?;
-            let pci = nvml_pci_of(api, device);
-            let mut index = 0;
-            // SAFETY: the output is a live local of the type that NVML fills.
-            let pci_index = unsafe { api.nvml_index(device, &mut index) }.ok().map(|()| index);
-            Some(self.meet(process, GpuIdentity { uuid, mig, pci, pci_index }, physical))
+            let (identity, index) = identity::of_nvml(Driver::get(driver)?, device)?;
+            let place = index.map_or(BusPlace::AtLeast(0), BusPlace::Known);
+            Some(self.meet(process, identity, place, physical))
         })
     }
 
@@ -112,19 +143,27 @@ impl Gpus {
         })
     }
 
-    fn meet(&self, process: &Process, identity: GpuIdentity, physical: u64) -> &'static Gpu {
+    fn meet(&self, process: &Process, identity: GpuIdentity, place: BusPlace, physical: u64) -> &'static Gpu {
+        let identity = GpuIdentity { pci_index: None, ..identity };
         let ledger = process.ledger().gpu(identity.uuid);
-        let limit = process.budget.limit(&identity, physical);
         let mut known = lock(&self.known);
-        if let Some(gpu) = known.iter().find(|gpu| gpu.identity == identity) {
+        if let Some(gpu) = known.iter().find(|gpu| gpu.identity.uuid == identity.uuid) {
+            // The other interface may have known less.
+            let mut best = lock(&gpu.place);
+            if best.known().is_none() && place.known().is_some() {
+                *best = place;
+                gpu.limit.store(process.budget.limit(&identity, place, gpu.physical), Ordering::Relaxed);
+            }
             return gpu;
         }
+        let limit = process.budget.limit(&identity, place, physical);
         let gpu = Box::leak(Box::new(Gpu {
             identity,
             ledger,
             physical,
             limit: AtomicU64::new(limit),
             context_share_seen: AtomicU64::new(0),
+            place: Mutex::new(place),
         }));
         known.push(gpu);
         gpu
@@ -133,7 +172,7 @@ impl Gpus {
     /// Takes the limits over from a new version of the quota file; the new ones hold from the next request.
     pub fn refresh_limits(&self, process: &Process) {
         for gpu in lock(&self.known).iter() {
-            let limit = process.budget.limit(&gpu.identity, gpu.physical);
+            let limit = process.budget.limit(&gpu.identity, gpu.place(), gpu.physical);
             gpu.limit.store(limit, Ordering::Relaxed);
         }
     }
@@ -141,60 +180,4 @@ impl Gpus {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn pci_of(api: &Driver, device: CUdevice) -> Option<PciAddress> {
-    let mut text = [0; 32];
-    // SAFETY: the buffer is as long as said.
-    unsafe { api.device_pci(text.as_mut_ptr(), text.len() as i32, device) }.ok()?;
-    // SAFETY: the driver ends what it writes with a NUL, and the buffer was all NUL before.
-    PciAddress::parse(unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().ok()?)
-}
-
-fn nvml_pci_of(api: &Driver, device: nvmlDevice_t) -> Option<PciAddress> {
-    // SAFETY: all-zero is a valid record of integers.
-    let mut pci: nvmlPciInfo_t = unsafe { core::mem::zeroed() };
-    // SAFETY: the output is a live local of the type that NVML fills.
-    unsafe { api.nvml_pci(device, &mut pci) }.ok()?;
-    // SAFETY: NVML ends what it writes with a NUL, and the last byte was NUL before.
-    PciAddress::parse(unsafe { CStr::from_ptr(pci.bus_id.as_ptr()) }.to_str().ok()?)
-}
-
-/// The place of the card at `pci` in PCI bus order, among the cards this process can see.
-fn index_of(api: &Driver, pci: PciAddress) -> Option<u32> {
-    let mut count = 0;
-    // SAFETY: the output is a live local of the type that the driver fills.
-    unsafe { api.device_count(&mut count) }.ok()?;
-    let before = (0..count).filter_map(|device| pci_of(api, device)).filter(|other| *other < pci).count();
-    u32::try_from(before).ok()
-}
-
-/// `GPU-…` or `MIG-…` -> whether MIG, and the bytes.
-fn parse_uuid(text: &[u8]) -> Option<(bool, [u8; 16])> {
-    let text = core::str::from_utf8(text).ok()?;
-    let (mig, digits) = match text.strip_prefix("GPU-") {
-        Some(digits) => (false, digits),
-        None => (true, text.strip_prefix("MIG-")?),
-    };
-    let mut uuid = [0; 16];
-    let mut digits = digits.bytes().filter(|byte| *byte != b'-');
-    for byte in &mut uuid {
-        let mut digit = || (digits.next()? as char).to_digit(16);
-        *byte = (digit()? << 4 | digit()?) as u8;
-    }
-    digits.next().is_none().then_some((mig, uuid))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_uuids_that_nvml_prints() {
-        let bytes = core::array::from_fn(|at| (at * 17) as u8);
-        assert_eq!(parse_uuid(b"GPU-00112233-4455-6677-8899-aabbccddeeff"), Some((false, bytes)));
-        assert_eq!(parse_uuid(b"MIG-00112233-4455-6677-8899-aabbccddeeff"), Some((true, bytes)));
-        assert_eq!(parse_uuid(b"MIG-GPU-00112233"), None);
-        assert_eq!(parse_uuid(b""), None);
-    }
 }

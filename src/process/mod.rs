@@ -7,8 +7,10 @@
 pub mod allocations;
 pub mod arrays;
 pub mod budget;
+pub mod bus;
 pub mod contexts;
 pub mod gpus;
+mod identity;
 pub mod physical;
 pub mod pools;
 

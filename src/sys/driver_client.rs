@@ -110,7 +110,13 @@ impl Driver {
         let mut name = [0 as c_char; 256];
         call!(self, "cuDeviceGetName", (*mut c_char, c_int, c_int), name.as_mut_ptr(), 256, device)?;
         let mut uuid = [0u8; 16];
-        call!(self, "cuDeviceGetUuid", (*mut u8, c_int), uuid.as_mut_ptr(), device)?;
+        // The second version (11.4) answers a MIG instance's own.
+        let own = |uuid: &mut [u8; 16]| {
+            call!(self, "cuDeviceGetUuid_v2", (*mut u8, c_int), uuid.as_mut_ptr(), device)
+        };
+        if own(&mut uuid).is_err() {
+            call!(self, "cuDeviceGetUuid", (*mut u8, c_int), uuid.as_mut_ptr(), device)?;
+        }
         let mut pci = [0 as c_char; 32];
         call!(self, "cuDeviceGetPCIBusId", (*mut c_char, c_int, c_int), pci.as_mut_ptr(), 32, device)?;
         let mut total = 0usize;

@@ -107,11 +107,13 @@ SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     return get_uuid(uuid, device);
 }
 
-/* The second version answers a MIG instance's UUID where there is one; these cards have none. */
+/* The second version answers a MIG instance's UUID where there is one. */
 SIM_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
     SIM_ENTER(cuDeviceGetUuid_v2);
-    return get_uuid(uuid, device);
+    CARD_OF(device, uuid);
+    sim_instance_uuid(sim_spec(), (unsigned)card, (unsigned char *)uuid->bytes);
+    return CUDA_SUCCESS;
 }
 
 /* Locally unique ids belong to another operating system's driver model. */

@@ -33,21 +33,41 @@ void sim_card_uuid(unsigned card, unsigned char uuid[16])
     uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
 }
 
+static void spell(const char *kind, const unsigned char u[16], char text[SIM_UUID_TEXT])
+{
+    snprintf(text, SIM_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", kind, u[0],
+             u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
 void sim_card_uuid_text(unsigned card, char text[SIM_UUID_TEXT])
 {
     unsigned char u[16];
     sim_card_uuid(card, u);
-    snprintf(text, SIM_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-             u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    spell("GPU", u, text);
+}
+
+void sim_instance_uuid(const struct sim_spec *spec, unsigned card, unsigned char uuid[16])
+{
+    sim_card_uuid(card, uuid);
+    if (spec->mig)
+        uuid[0] ^= 0xff;
+}
+
+void sim_instance_uuid_text(const struct sim_spec *spec, unsigned card, char text[SIM_UUID_TEXT])
+{
+    unsigned char u[16];
+    sim_instance_uuid(spec, card, u);
+    spell(spec->mig ? "MIG" : "GPU", u, text);
 }
 
 void sim_card_name(const struct sim_spec *spec, unsigned card, char *name, size_t len)
 {
     uint64_t mib = spec->card_bytes[card] >> 20;
+    const char *cut = spec->mig ? " MIG 1g" : "";
     if (mib % 1024)
-        snprintf(name, len, "Simulated GPU %" PRIu64 "MiB", mib);
+        snprintf(name, len, "Simulated GPU %" PRIu64 "MiB%s", mib, cut);
     else
-        snprintf(name, len, "Simulated GPU %" PRIu64 "GiB", mib / 1024);
+        snprintf(name, len, "Simulated GPU %" PRIu64 "GiB%s", mib / 1024, cut);
 }
 
 int sim_card_at_bus_id(const struct sim_spec *spec, const char *id)

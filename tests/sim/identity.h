@@ -14,6 +14,10 @@
 void sim_card_uuid(unsigned card, unsigned char uuid[16]);
 void sim_card_uuid_text(unsigned card, char text[SIM_UUID_TEXT]);
 
+/* What CUDA sees of a card: of one that is cut (mig=1) the instance's UUID, "MIG-...", else the card's own. */
+void sim_instance_uuid(const struct sim_spec *spec, unsigned card, unsigned char uuid[16]);
+void sim_instance_uuid_text(const struct sim_spec *spec, unsigned card, char text[SIM_UUID_TEXT]);
+
 /* "Simulated GPU 16GiB". */
 void sim_card_name(const struct sim_spec *spec, unsigned card, char *name, size_t len);
 

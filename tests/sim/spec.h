@@ -15,6 +15,7 @@ struct sim_spec {
     int driver_version;                 /* 12090 for 12.9 */
     bool procaddr_inner;                /* cuGetProcAddress hands out thunks */
     bool no_work;                       /* benchmarks: calls do next to nothing */
+    bool mig;                           /* every card is cut, and shows as one MIG instance */
     bool managed;                       /* CONCURRENT_MANAGED_ACCESS */
     unsigned delay_us;                  /* a random delay up to this inside allocation calls */
     int nvml_memory_code;               /* what NVML's memory info answers instead of figures; 0: figures */

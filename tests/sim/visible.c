@@ -34,7 +34,7 @@ static int card_of(const char *entry, const struct sim_spec *spec, const unsigne
     int found = -1;
     for (unsigned card = 0; len >= 4 && card < spec->cards; card++) {
         char text[SIM_UUID_TEXT];
-        sim_card_uuid_text(card, text);
+        sim_instance_uuid_text(spec, card, text);
         if (len > strlen(text) || strncasecmp(entry, text, len))
             continue;
         if (found >= 0)
