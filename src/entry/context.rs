@@ -32,7 +32,7 @@ unsafe fn made(call: &Call, created: bool, context: *mut CUcontext, ask: impl Fn
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
-    let code = ask();
+    let code = call.uncharged(ask);
     if code == SUCCESS && !context.is_null() {
         // SAFETY: the driver has just written it.
         call.process.contexts.made(call.process, call.driver, unsafe { *context }, created);

@@ -50,6 +50,15 @@ impl Call {
         }
     }
 
+    /// Asks the driver in a call that charges nothing itself. Whatever it runs meanwhile in this thread, such as a profiler
+    /// that it loads when it is initialised, is judged for itself.
+    fn uncharged(&self, ask: impl FnOnce() -> Code) -> Code {
+        let _ = INSIDE.try_with(|inside| inside.set(false));
+        let code = ask();
+        let _ = INSIDE.try_with(|inside| inside.set(true));
+        code
+    }
+
     /// The driver's functions, for questions of our own.
     fn api(&self) -> Option<&'static Driver> {
         Driver::get(self.driver)

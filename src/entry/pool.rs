@@ -184,7 +184,7 @@ type Wait = unsafe extern "C" fn(*mut c_void) -> Code;
 /// `cuStreamSynchronize` and `cuEventSynchronize`.
 pub(super) unsafe fn synchronized(call: &Call, next: Wait, what: *mut c_void) -> Code {
     // SAFETY: the caller's own argument.
-    let code = unsafe { next(what) };
+    let code = call.uncharged(|| unsafe { next(what) });
     call.process.pools.refresh(call.process, call.driver);
     code
 }
@@ -194,7 +194,7 @@ type WaitAll = unsafe extern "C" fn() -> Code;
 /// `cuCtxSynchronize`.
 pub(super) unsafe fn context_synchronized(call: &Call, next: WaitAll) -> Code {
     // SAFETY: takes nothing.
-    let code = unsafe { next() };
+    let code = call.uncharged(|| unsafe { next() });
     call.process.pools.refresh(call.process, call.driver);
     code
 }
