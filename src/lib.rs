@@ -18,6 +18,7 @@ mod process;
 
 pub mod config;
 mod driver;
+pub mod growth;
 pub mod ledger;
 mod log;
 pub mod sys;

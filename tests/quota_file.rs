@@ -270,10 +270,10 @@ fn a_gpu_without_an_entry_has_no_rule_where_there_is_no_default() {
 }
 
 #[test]
-fn defaults_are_native_growth_no_reserve_no_wait() {
+fn defaults_are_hints_no_reserve_no_wait() {
     let quota = parse("limit = 1").unwrap();
     let rule = quota.default.unwrap();
-    assert_eq!((rule.growth, rule.lazy_from, rule.reserve_bytes(GI)), (Growth::Native, 256 << 20, 0));
+    assert_eq!((rule.growth, rule.lazy_from, rule.reserve_bytes(GI)), (Growth::Hints, 256 << 20, 0));
     assert_eq!((quota.wait, quota.name), (Duration::ZERO, None));
 }
 

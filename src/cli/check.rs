@@ -90,7 +90,7 @@ impl Check {
     }
 }
 
-fn refuse(error: &QuotaError, as_json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn refuse(error: &QuotaError, as_json: bool) -> Result<ExitCode, Failure> {
     if as_json {
         let place = error.place.as_ref();
         out::print_json(&json!({
@@ -111,7 +111,7 @@ fn refuse(error: &QuotaError, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Every rule with the GPUs it holds on, in the order in which they are looked through.
-fn rules(quota: &Quota) -> impl Iterator<Item = (String, Option<&Rule>)> {
+pub(super) fn rules(quota: &Quota) -> impl Iterator<Item = (String, Option<&Rule>)> {
     let others = if quota.gpus.is_empty() { "every GPU" } else { "every other GPU" };
     let named = quota.gpus.iter().map(|entry| (entry.selector.to_string(), Some(&entry.rule)));
     named.chain([(others.to_owned(), quota.default.as_ref())])

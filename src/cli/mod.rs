@@ -8,6 +8,7 @@ mod client;
 mod completions;
 mod demo;
 mod demo_client;
+mod explain;
 mod failure;
 mod library;
 mod out;
@@ -37,6 +38,7 @@ struct Cli {
 enum Command {
     Run(Box<run::Run>),
     Check(check::Check),
+    Explain(explain::Explain),
     Status(status::Status),
     Demo(demo::Demo),
     Completions(completions::Completions),
@@ -55,6 +57,8 @@ Examples:
       The same on this machine's GPUs
   cuquota check quota.toml
       What a quota file means, or where it is wrong
+  cuquota explain
+      What is done about frameworks that take the whole GPU at start
   cuquota status
       Who holds what, the peak, and the refusals
 
@@ -72,6 +76,7 @@ pub fn main() -> ExitCode {
     let done: Result<ExitCode, Failure> = match cli.command {
         Command::Run(run) => run.execute(),
         Command::Check(check) => check.execute(),
+        Command::Explain(explain) => explain.execute(),
         Command::Status(status) => status.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Completions(completions) => completions.execute(),

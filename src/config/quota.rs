@@ -103,9 +103,9 @@ impl std::fmt::Display for Limit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Growth {
     /// Nothing: programs are left alone.
-    #[default]
     Native,
     /// The frameworks' own switches are set where the user has not set them.
+    #[default]
     Hints,
     /// As `Hints`, and large allocations take memory only as they are touched.
     Lazy,

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod driver_client;
+pub(crate) mod environment;
 pub mod file;
 pub mod fork;
 pub mod identity;
