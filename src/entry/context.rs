@@ -13,7 +13,7 @@ pub(super) unsafe fn init(call: &Call, next: Init, flags: c_uint) -> Code {
     // Which cards there are to this process is decided now.
     let visibility = Visibility::look();
     // SAFETY: the caller's own argument.
-    let code = unsafe { next(flags) };
+    let code = call.uncharged(|| unsafe { next(flags) });
     if code == SUCCESS {
         call.process.gpus.started(call.process, call.driver, visibility);
         // A beginning of a UUID in the quota file may turn out to fit several cards.
