@@ -1,6 +1,5 @@
 //! A ledger belongs to the process that attached: a forked child has nothing, keeps nothing alive, and starts anew.
 
-#[allow(unused_imports, reason = "each test uses a part of it")]
 mod common;
 mod ledger_support;
 

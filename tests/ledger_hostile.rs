@@ -1,6 +1,5 @@
 //! Ledgers that are not what they should be: the process is held to the whole limit on its own, and says why.
 
-#[allow(unused_imports, reason = "each test uses a part of it")]
 mod common;
 mod ledger_support;
 

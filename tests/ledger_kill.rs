@@ -1,6 +1,5 @@
 //! Processes that are killed, stopped or forked at any instruction: nothing of theirs outlives them, nobody waits for them.
 
-#[allow(unused_imports, reason = "each test uses a part of it")]
 mod common;
 mod ledger_support;
 

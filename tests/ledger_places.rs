@@ -1,6 +1,5 @@
 //! Which ledger a container uses when nobody names a directory. Each worker has file systems of its own, in a mount namespace.
 
-#[allow(unused_imports, reason = "each test uses a part of it")]
 mod common;
 mod ledger_support;
 

@@ -1,6 +1,5 @@
 //! Many processes and threads ask for the same memory at the same moment.
 
-#[allow(unused_imports, reason = "each test uses a part of it")]
 mod common;
 mod ledger_support;
 

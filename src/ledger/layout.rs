@@ -87,7 +87,7 @@ pub struct Slot {
     pub in_flight: AtomicU32,
     /// One word a GPU, see [`protocol`](super::protocol).
     pub words: [AtomicU64; GPUS],
-    /// What is charged by estimate, a word a GPU, see [`estimated`](super::estimated).
+    /// What is charged by estimate, a word a GPU, see [`Census`](super::Census).
     pub estimated: [AtomicU64; GPUS],
     /// Bytes really on the GPU, a GPU. Not used yet.
     pub resident: [AtomicU64; GPUS],
