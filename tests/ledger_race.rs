@@ -21,12 +21,14 @@ const GRANTED: usize = 0;
 const NONE: usize = 8;
 const SEVERAL: usize = 16;
 const HELD: usize = 24;
+const MET: usize = 48;
 const REFUSED: usize = 32;
 const OVER: usize = 40;
 
 fn run(role: &str, dir: &Path) {
     match role {
         "one-fits" => each_thread(dir, one_fits),
+        "duel" => duel(dir),
         "all-fit" => each_thread(dir, all_fit),
         "churn" => each_thread(dir, churn),
         "start" => start(dir),
@@ -48,10 +50,13 @@ fn each_thread(dir: &Path, body: Body) {
     assert_eq!(ledger.own_used(gpu), 0);
 }
 
-fn run_all(role: &str) -> (tempfile::TempDir, Page) {
+/// Runs the workers in a ledger that has had so many members before: the more slots there are to look at, the longer is the
+/// time between publishing and having checked, and the more often do requests meet in it.
+fn run_all(role: &str, processes: u32, members_before: usize) -> (tempfile::TempDir, Page) {
     let dir = tempfile::tempdir().expect("temporary directory");
+    drop((0..members_before).map(|_| attach(dir.path())).collect::<Vec<_>>());
     let page = Page::of(dir.path());
-    let workers: Vec<Worker> = (0..PROCESSES).map(|_| Worker::start(role, dir.path())).collect();
+    let workers: Vec<Worker> = (0..processes).map(|_| Worker::start(role, dir.path())).collect();
     workers.into_iter().for_each(Worker::succeeded);
     (dir, page)
 }
@@ -60,12 +65,17 @@ fn read(page: &Page, at: usize) -> u64 {
     page.number(at).load(Ordering::SeqCst)
 }
 
+/// A little lower every time, so that nobody keeps a lease from the round before and all have to ask.
+fn limit(round: u64) -> u64 {
+    GIB - round * 4096
+}
+
 fn one_fits(ledger: &cuquota::ledger::Ledger, gpu: cuquota::ledger::GpuIndex, page: &Page, _: u64) {
     let barrier = page.barrier(PROCESSES * THREADS);
     let granted = page.number(GRANTED);
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         barrier.wait();
-        let won = ledger.reserve(gpu, Want::exactly(600 * MIB), GIB).is_ok();
+        let won = ledger.reserve(gpu, Want::exactly(600 * MIB), limit(round)).is_ok();
         if won {
             granted.fetch_add(1, Ordering::SeqCst);
         }
@@ -87,12 +97,54 @@ fn one_fits(ledger: &cuquota::ledger::Ledger, gpu: cuquota::ledger::GpuIndex, pa
 #[test]
 fn of_32_threads_in_4_processes_exactly_one_gets_what_only_fits_once() {
     let since = Instant::now();
-    let (dir, page) = run_all("one-fits");
+    let (dir, page) = run_all("one-fits", PROCESSES, 0);
     assert_eq!((read(&page, SEVERAL), read(&page, NONE)), (0, 0), "rounds with several, with none");
     let (ledger, gpu) = attach(dir.path());
     assert_eq!(ledger.used(gpu), 0);
     assert_eq!(ledger.refusals(gpu), ROUNDS * u64::from(PROCESSES * THREADS - 1));
     assert!(since.elapsed() < Duration::from_secs(170), "{:?}", since.elapsed());
+}
+
+/// Meets the other without sleeping, which is the only way to be there at the same moment.
+fn meet(page: &Page, round: u64) {
+    page.number(MET).fetch_add(1, Ordering::SeqCst);
+    let since = Instant::now();
+    let mut spins = 0u32;
+    while page.number(MET).load(Ordering::SeqCst) < 2 * round {
+        std::hint::spin_loop();
+        spins += 1;
+        if spins.is_multiple_of(10_000) {
+            std::thread::yield_now();
+            assert!(since.elapsed() < Duration::from_secs(60), "the other does not come");
+        }
+    }
+}
+
+fn duel(dir: &Path) {
+    let (ledger, gpu) = attach(dir);
+    let page = Page::of(dir);
+    for round in 1..=ROUNDS {
+        meet(&page, 3 * round - 2);
+        let won = ledger.reserve(gpu, Want::exactly(600 * MIB), limit(round)).is_ok();
+        page.number(GRANTED).fetch_add(u64::from(won), Ordering::SeqCst);
+        meet(&page, 3 * round - 1);
+        match page.number(GRANTED).load(Ordering::SeqCst) {
+            n if n < round => drop(page.number(NONE).fetch_add(1, Ordering::SeqCst)),
+            n if n > round => drop(page.number(SEVERAL).fetch_add(1, Ordering::SeqCst)),
+            _ => {}
+        }
+        if won {
+            ledger.give_back(gpu, 600 * MIB);
+        }
+        meet(&page, 3 * round);
+    }
+}
+
+#[test]
+fn of_two_processes_at_the_very_same_moment_exactly_one_gets_what_only_fits_once() {
+    let (_dir, page) = run_all("duel", 2, 1000);
+    assert_eq!((read(&page, SEVERAL), read(&page, NONE)), (0, 0), "rounds with several, with none");
+    assert_eq!(read(&page, GRANTED), ROUNDS);
 }
 
 fn all_fit(ledger: &cuquota::ledger::Ledger, gpu: cuquota::ledger::GpuIndex, page: &Page, _: u64) {
@@ -110,7 +162,7 @@ fn all_fit(ledger: &cuquota::ledger::Ledger, gpu: cuquota::ledger::GpuIndex, pag
 
 #[test]
 fn requests_that_all_fit_together_are_all_granted() {
-    let (dir, page) = run_all("all-fit");
+    let (dir, page) = run_all("all-fit", PROCESSES, 0);
     assert_eq!(read(&page, REFUSED), 0);
     let (ledger, gpu) = attach(dir.path());
     assert_eq!((ledger.used(gpu), ledger.refusals(gpu)), (0, 0));
@@ -137,7 +189,7 @@ fn churn(ledger: &cuquota::ledger::Ledger, gpu: cuquota::ledger::GpuIndex, page:
 
 #[test]
 fn no_more_than_the_limit_is_held_at_any_instant_and_nothing_is_left_over() {
-    let (dir, page) = run_all("churn");
+    let (dir, page) = run_all("churn", PROCESSES, 0);
     assert_eq!((read(&page, OVER), read(&page, HELD)), (0, 0));
     let (ledger, gpu) = attach(dir.path());
     assert_eq!(ledger.used(gpu), 0);
