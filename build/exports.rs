@@ -7,7 +7,7 @@
 use std::path::Path;
 
 /// Functions of the loader that are hooked too.
-const LOOK_UPS: [&str; 2] = ["dlsym", "dlvsym"];
+const LOOK_UPS: [&str; 4] = ["dlsym", "dlvsym", "dlopen", "dlmopen"];
 
 macro_rules! names {
     ($($name:ident = $base:literal @ $since:literal $stream:ident

@@ -145,10 +145,7 @@ impl Driver {
             // A copy that was closed leaves its place to the next one.
             let gone = |driver: &&Driver| {
                 let base = driver.base.load(Ordering::Acquire);
-                object::visit(|o| {
-                    if o.base() == base { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })
-                .is_none()
+                object::at(base as *const c_void, |_| ()).is_none()
             };
             place(DRIVERS.iter().find(gone)?.base.load(Ordering::Acquire))
         })?;
@@ -159,7 +156,7 @@ impl Driver {
 
 /// Whether an object is one of the driver's libraries, by what it calls itself: it may have been opened from
 /// anywhere and under any file name.
-fn is_driver(object: &Object) -> bool {
+pub fn is_driver(object: &Object) -> bool {
     let name = match object.soname() {
         Some(soname) => soname.to_bytes(),
         None => object.path().to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default(),

@@ -174,6 +174,8 @@ macro_rules! trampoline {
 hooked_functions!(hooks);
 trampoline!("dlsym", loader::dlsym::<0>);
 trampoline!("dlvsym", loader::dlvsym::<0>);
+trampoline!("dlopen", loader::dlopen::<0>);
+trampoline!("dlmopen", loader::dlmopen::<0>);
 trampoline!("start", start::start);
 
 unsafe extern "C" {
@@ -181,6 +183,10 @@ unsafe extern "C" {
     fn exported_dlsym();
     #[link_name = "cuquota_entry_dlvsym"]
     fn exported_dlvsym();
+    #[link_name = "cuquota_entry_dlopen"]
+    fn exported_dlopen();
+    #[link_name = "cuquota_entry_dlmopen"]
+    fn exported_dlmopen();
 }
 
 /// Copy `copy` of `hook`, to hand out.
@@ -188,9 +194,18 @@ pub fn pointer(hook: Hook, copy: usize) -> *const c_void {
     COPIES[hook as usize][copy] as *const c_void
 }
 
-/// Copy `copy` of a look-up function, to hand out.
+/// Copy `copy` of a function of the loader, to hand out.
 pub fn look_up_pointer(function: Lookup, copy: usize) -> *const c_void {
-    let copies: [[Function; loader::COPIES]; 2] =
-        [[exported_dlsym, loader::dlsym::<1>], [exported_dlvsym, loader::dlvsym::<1>]];
-    copies[function as usize][copy] as *const c_void
+    macro_rules! copies {
+        ($exported:ident, $name:ident) => {
+            [$exported, loader::$name::<1>, loader::$name::<2>, loader::$name::<3>]
+        };
+    }
+    let copies: [Function; loader::COPIES] = match function {
+        Lookup::Dlsym => copies!(exported_dlsym, dlsym),
+        Lookup::Dlvsym => copies!(exported_dlvsym, dlvsym),
+        Lookup::Dlopen => copies!(exported_dlopen, dlopen),
+        Lookup::Dlmopen => copies!(exported_dlmopen, dlmopen),
+    };
+    copies[copy] as *const c_void
 }

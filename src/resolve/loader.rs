@@ -1,11 +1,12 @@
-//! `dlsym` and `dlvsym`.
+//! `dlsym` and `dlvsym`, and how all hooked functions of the loader are entered.
 //!
-//! The real functions answer `RTLD_NEXT` and `RTLD_DEFAULT` relative to the code they return to, so a foreign name
-//! must reach them by a jump, with the caller's return address in place and nothing left to do afterwards. Each
-//! entry therefore is a few instructions of assembly: ask [`pick`], then jump or return.
+//! The real functions answer relative to the code they return to (`RTLD_NEXT` and `RTLD_DEFAULT`, run paths, the
+//! namespace), so what is not ours to answer must reach them by a jump, with the caller's return address in place and
+//! nothing left to do afterwards. Each entry therefore is a few instructions of assembly: ask a picker, then jump or
+//! return.
 //!
-//! Two copies of each, as of every hook: the exported one leads to the next interposer of `dlsym` in link order,
-//! the other, handed out for libc's own, leads there.
+//! Each exists in a few copies, as every hook does: the exported one leads to the next interposer of that name in link
+//! order, another, handed out for libc's own, leads there, and further ones to the libc of other namespaces.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
@@ -13,7 +14,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::names::{self, Lookup, Name};
-use super::{ours, substitute};
+use super::{opened, ours, substitute};
 use crate::sys::object::{self, Object};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -26,7 +27,19 @@ pub struct Verdict {
     forward: *const c_void,
 }
 
-/// Declares the entry of one look-up function: save the arguments, ask `pick`, jump or return.
+impl Verdict {
+    /// The caller goes on to the function there, as if it had called that.
+    pub fn forward(to: *const c_void) -> Verdict {
+        Verdict { answer: core::ptr::null(), forward: to }
+    }
+
+    /// The caller gets this answer.
+    pub fn answer(answer: *const c_void) -> Verdict {
+        Verdict { answer, forward: core::ptr::null() }
+    }
+}
+
+/// Declares the entry of one function of the loader: save the arguments, ask `pick`, jump or return.
 macro_rules! look_up_entry {
     ($(#[$doc:meta])* $name:ident asks $pick:ident) => {
         $(#[$doc])*
@@ -91,6 +104,15 @@ look_up_entry! {
     /// `dlvsym(handle, name, version)`.
     dlvsym asks pick_dlvsym
 }
+look_up_entry! {
+    /// `dlopen(file, mode)`.
+    dlopen asks pick_dlopen
+}
+look_up_entry! {
+    /// `dlmopen(namespace, file, mode)`.
+    dlmopen asks pick_dlmopen
+}
+use opened::{pick_dlmopen, pick_dlopen};
 
 unsafe extern "C" fn pick_dlsym<const COPY: usize>(
     handle: *mut c_void,
@@ -98,10 +120,11 @@ unsafe extern "C" fn pick_dlsym<const COPY: usize>(
     _: *const c_char,
     caller: *const c_void,
 ) -> Verdict {
+    opened::catch_up();
     let real = real(Lookup::Dlsym, COPY);
     // SAFETY: `name` is what the caller of dlsym promised the loader.
     match unsafe { names::find(name) } {
-        None => Verdict { answer: core::ptr::null(), forward: real },
+        None => Verdict::forward(real),
         Some(wanted) => {
             // SAFETY: `real` is a `dlsym`.
             let dlsym: Dlsym = unsafe { core::mem::transmute(real) };
@@ -117,10 +140,11 @@ unsafe extern "C" fn pick_dlvsym<const COPY: usize>(
     version: *const c_char,
     caller: *const c_void,
 ) -> Verdict {
+    opened::catch_up();
     let real = real(Lookup::Dlvsym, COPY);
     // SAFETY: `name` is what the caller of dlvsym promised the loader.
     match unsafe { names::find(name) } {
-        None => Verdict { answer: core::ptr::null(), forward: real },
+        None => Verdict::forward(real),
         Some(wanted) => {
             // SAFETY: `real` is a `dlvsym`.
             let dlvsym: Dlvsym = unsafe { core::mem::transmute(real) };
@@ -148,10 +172,17 @@ fn pick(
                 // As after every look-up that succeeds; the program may test it.
                 // SAFETY: takes nothing; the message it drops is the calling thread's.
                 unsafe { libc::dlerror() };
-                found
+                found.cast_mut()
             }
             None => ask(libc::RTLD_NEXT),
         }
+    } else if handle == libc::RTLD_DEFAULT && object::is_elsewhere(caller) {
+        // The global scope of another namespace, which this library is not in.
+        let first = object::alongside(caller, |object| match object.function(symbol) {
+            Some(found) => ControlFlow::Break(found),
+            None => ControlFlow::Continue(()),
+        });
+        first.unwrap_or_else(|| ask(object::handle_of(caller)).cast_const()).cast_mut()
     } else {
         match ask(handle) {
             found if !ours::contain(found) => found,
@@ -167,23 +198,27 @@ fn pick(
             },
         }
     };
-    let answer = match wanted {
+    Verdict::answer(in_place_of(wanted, found))
+}
+
+/// What goes out in place of `found`, the function that bears the name `wanted`.
+pub fn in_place_of(wanted: Name, found: *const c_void) -> *const c_void {
+    match wanted {
         _ if found.is_null() => found,
         Name::Driver(hook) => substitute(hook, found),
         Name::Loader(function) => hook_of_look_up(function, found),
-    };
-    Verdict { answer, forward: core::ptr::null() }
+    }
 }
 
-/// Copies of each look-up function.
-pub const COPIES: usize = 2;
+/// Copies of each function of the loader.
+pub const COPIES: usize = 4;
 
-static REAL: [[AtomicPtr<c_void>; COPIES]; 2] =
-    [const { [const { AtomicPtr::new(core::ptr::null_mut()) }; COPIES] }; 2];
+static REAL: [[AtomicPtr<c_void>; COPIES]; Lookup::ALL.len()] =
+    [const { [const { AtomicPtr::new(core::ptr::null_mut()) }; COPIES] }; Lookup::ALL.len()];
 
-/// Where copy `copy` of a look-up function leads.
+/// Where copy `copy` of a function of the loader leads.
 #[inline]
-fn real(function: Lookup, copy: usize) -> *const c_void {
+pub fn real(function: Lookup, copy: usize) -> *const c_void {
     let real = &REAL[function as usize][copy];
     let known = real.load(Ordering::Relaxed);
     if !known.is_null() {
@@ -194,7 +229,8 @@ fn real(function: Lookup, copy: usize) -> *const c_void {
     found
 }
 
-/// Copy 0 leads to the next object in link order, copy 1 to libc (before glibc 2.34, libdl).
+/// Copy 0 leads to the next object in link order, copy 1 to libc (before glibc 2.34, libdl). The others are handed out
+/// with their way set.
 #[cold]
 fn find_real(function: Lookup, copy: usize) -> *const c_void {
     let symbol = function.symbol();
@@ -208,17 +244,36 @@ fn find_real(function: Lookup, copy: usize) -> *const c_void {
         .unwrap_or(core::ptr::null())
 }
 
-fn is_libc(object: &Object) -> bool {
+pub fn is_libc(object: &Object) -> bool {
     matches!(object.soname().map(CStr::to_bytes), Some(b"libc.so.6" | b"libdl.so.2"))
 }
 
-/// A way to look names up is itself handed out as ours, or it would lead around us.
+/// A function of the loader is itself handed out as ours, or it would lead around us.
 fn hook_of_look_up(function: Lookup, found: *const c_void) -> *const c_void {
-    if found == real(function, 0) {
-        return crate::entry::look_up_pointer(function, 0);
-    }
-    match object::at(found, is_libc) {
-        Some(true) => crate::entry::look_up_pointer(function, 1),
-        _ => found,
-    }
+    let copy = if found == real(function, 0) {
+        0
+    } else if object::at(found, is_libc) != Some(true) {
+        return found;
+    } else if found == real(function, 1) {
+        1
+    } else {
+        leading_to(function, found)
+    };
+    crate::entry::look_up_pointer(function, copy)
+}
+
+/// The copy that leads to the libc of another namespace. Where there are too many of them it is the one that leads to
+/// the base namespace's, which answers the same, but for `dlerror`.
+fn leading_to(function: Lookup, found: *const c_void) -> usize {
+    let taken = |copy: &usize| {
+        let place = &REAL[function as usize][*copy];
+        let old = place.compare_exchange(
+            core::ptr::null_mut(),
+            found.cast_mut(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        old.map_or_else(|old| old == found.cast_mut(), |_| true)
+    };
+    (2..COPIES).find(taken).unwrap_or(1)
 }

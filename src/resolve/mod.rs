@@ -6,6 +6,7 @@
 
 pub mod loader;
 pub mod names;
+pub mod opened;
 pub mod ours;
 pub mod procaddr;
 pub mod route;

@@ -12,28 +12,32 @@ use crate::hook::Hook;
 pub enum Name {
     /// An entry point of the driver.
     Driver(Hook),
-    /// A way to look names up, which would otherwise lead around the library.
+    /// A function of the loader, which would otherwise lead around the library.
     Loader(Lookup),
 }
 
-/// The loader's own look-up functions.
+/// The loader's own functions by which programs look names up and open libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum Lookup {
     Dlsym,
     Dlvsym,
+    Dlopen,
+    Dlmopen,
 }
 
 impl Lookup {
     /// All of them.
-    pub const ALL: [Lookup; 2] = [Lookup::Dlsym, Lookup::Dlvsym];
+    pub const ALL: [Lookup; 4] = [Lookup::Dlsym, Lookup::Dlvsym, Lookup::Dlopen, Lookup::Dlmopen];
 
     /// The exported symbol.
     pub const fn symbol(self) -> &'static CStr {
         match self {
             Lookup::Dlsym => c"dlsym",
             Lookup::Dlvsym => c"dlvsym",
+            Lookup::Dlopen => c"dlopen",
+            Lookup::Dlmopen => c"dlmopen",
         }
     }
 }
@@ -86,6 +90,8 @@ macro_rules! symbols {
             },)*
             Lookup::Dlsym.symbol(),
             Lookup::Dlvsym.symbol(),
+            Lookup::Dlopen.symbol(),
+            Lookup::Dlmopen.symbol(),
         ];
     };
 }

@@ -58,7 +58,7 @@ pub fn after_us<R>(mut look: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R>
 pub fn next_after(caller: *const c_void, name: &core::ffi::CStr) -> Option<*const c_void> {
     let known = object::at(caller, |object| object.base());
     let mut behind = false;
-    object::visit(|object| {
+    object::alongside(caller, |object| {
         let passed = behind;
         behind |= known.is_none_or(|base| base == object.base());
         match passed && !is(object) {

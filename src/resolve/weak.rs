@@ -15,7 +15,11 @@ use crate::sys::object;
 pub fn clear_unresolved() {
     object::visit::<()>(|object| {
         if !ours::is(object) {
-            object.weak_references(is_ours_alone);
+            object.references(|name, reference| {
+                if reference.is_weak() && is_ours_alone(name) {
+                    reference.redirect(core::ptr::null());
+                }
+            });
         }
         ControlFlow::Continue(())
     });

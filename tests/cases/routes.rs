@@ -56,12 +56,44 @@ fn inner_addresses_that_equal_no_export_are_limited_too() {
 }
 
 #[test]
-fn a_plugin_linked_against_the_driver_is_limited_wherever_it_is_opened() {
-    let (machine, container) = (one_card(), four_gib());
-    // Python extension modules are such plug-ins: opened with local scope, their driver is in nobody else's.
+fn a_plugin_linked_against_the_driver_is_limited_however_it_is_opened() {
+    // Python extension modules are such plug-ins: opened with local scope, their driver is in nobody else's. Those
+    // opened with RTLD_DEEPBIND look into their own driver first, and those in a namespace of their own see no other.
+    let linked = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"];
+    for binding in ["-Wl,-z,now", "-Wl,-z,lazy"] {
+        let plugin = c_build("plugin", &[linked.as_slice(), &[binding]].concat());
+        for way in [&[][..], &["deep"], &["deep", "lazy"], &["namespace"], &["namespace", "lazy"]] {
+            let (machine, container) = (one_card(), four_gib());
+            let run = Run::new(c_program("plugin_host")).on(&machine).within(&container).arg(&plugin);
+            assert_eq!(
+                lines(run.args(way.to_vec()).finish()),
+                [
+                    "direct 2",
+                    "own dlsym 2",
+                    "opened 2",
+                    "by the driver's own look-up 2",
+                    "within the budget 0"
+                ],
+                "{binding} {way:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_plugin_that_only_its_opener_can_find_is_limited_too() {
+    // The loader looks for it in the opener's own run path, so it must see who opens it.
     let plugin = c_build("plugin", &["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
-    let said = lines(Run::new(c_program("plugin_host")).on(&machine).within(&container).arg(plugin).finish());
-    assert_eq!(said, ["direct 2", "own dlsym 2", "within the budget 0"]);
+    let (dir, name) = (plugin.parent().unwrap().display(), plugin.file_name().unwrap().to_owned());
+    for tags in ["--enable-new-dtags", "--disable-new-dtags"] {
+        let host = c_build("plugin_host", &[&format!("-Wl,{tags},-rpath,{dir}")]);
+        for way in [["deep"].as_slice(), &["deep", "lazy"]] {
+            let (machine, container) = (one_card(), four_gib());
+            let run = Run::new(&host).on(&machine).within(&container).arg(&name).args(way.to_vec());
+            let said = lines(run.finish());
+            assert_eq!(said[..3], ["direct 2", "own dlsym 2", "opened 2"], "{tags} {way:?}");
+        }
+    }
 }
 
 #[test]
@@ -162,7 +194,8 @@ fn the_dynamic_symbols_are_exactly_the_table() {
         .map(|line| line.rsplit(' ').next().unwrap().to_owned())
         .collect();
     let table = cuquota::hook::Hook::ALL.iter().map(|hook| hook.info().symbol.to_str().unwrap().to_owned());
-    let mut expected: Vec<String> = table.chain(["dlsym".to_owned(), "dlvsym".to_owned()]).collect();
+    let mut expected: Vec<String> =
+        table.chain(["dlsym", "dlvsym", "dlopen", "dlmopen"].map(str::to_owned)).collect();
     exported.sort();
     expected.sort();
     assert_eq!(exported, expected);
