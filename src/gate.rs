@@ -4,7 +4,7 @@
 //! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.
 
 use crate::abi::{Code, cuda};
-use crate::ledger::{Ledger, Want};
+use crate::ledger::{GpuIndex, Want};
 use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
@@ -64,10 +64,13 @@ pub fn reserve<'process>(
     gpu: &'static Gpu,
     bytes: u64,
 ) -> Result<Charge<'process>, Code> {
-    reserve_with(process, gpu, bytes, || process.pools.trim(process, gpu))
+    reserve_with(process, gpu, bytes, |round| {
+        (round == 0 && process.pools.trim(process, gpu)).then_some(bytes)
+    })
 }
 
-/// As [`reserve`], with `relieve` as the last resort before a refusal: true where it may have helped.
+/// As [`reserve`]. Before it is refused, `relieve` is asked, with 0 and then 1 and so on, for bytes to try again with;
+/// `None` ends that.
 ///
 /// # Errors
 /// As [`reserve`].
@@ -75,14 +78,13 @@ pub fn reserve<'process>(
 pub fn reserve_with<'process>(
     process: &'process Process,
     gpu: &'static Gpu,
-    bytes: u64,
-    relieve: impl FnOnce() -> bool,
+    mut bytes: u64,
+    relieve: impl Fn(u32) -> Option<u64>,
 ) -> Result<Charge<'process>, Code> {
     if !process.budget.permits() {
         return Err(cuda::NOT_PERMITTED);
     }
     process.tend();
-    let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
     let Some(index) = gpu.ledger else {
         log::say(
             Level::Error,
@@ -90,26 +92,37 @@ pub fn reserve_with<'process>(
         );
         return Err(cuda::OUT_OF_MEMORY);
     };
-    let ledger: &Ledger = process.ledger();
-    let granted = ledger.reserve(index, want, gpu.limit()).or_else(|refusal| match relieve() {
-        true => ledger.reserve(index, want, gpu.limit()),
-        false => Err(refusal),
-    });
-    match granted {
-        Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes }),
-        Err(_) => {
-            log::say(
-                Level::Info,
-                format_args!(
-                    "refused {bytes} bytes on {}: {} of {} bytes are in use",
-                    gpu.identity.uuid_text(),
-                    ledger.used(index),
-                    gpu.limit()
-                ),
-            );
-            Err(cuda::OUT_OF_MEMORY)
+    for round in 0.. {
+        let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
+        if process.ledger().admit(index, want, gpu.limit()).is_ok() {
+            return Ok(Charge { process, gpu, bytes: want.bytes });
+        }
+        match relieve(round) {
+            Some(less) => bytes = less,
+            None => break,
         }
     }
+    refuse(process, gpu, index, bytes)
+}
+
+#[cold]
+fn refuse<'process>(
+    process: &'process Process,
+    gpu: &'static Gpu,
+    index: GpuIndex,
+    bytes: u64,
+) -> Result<Charge<'process>, Code> {
+    process.ledger().count_refusal(index);
+    log::say(
+        Level::Info,
+        format_args!(
+            "refused {bytes} bytes on {}: {} of {} bytes are in use",
+            gpu.identity.uuid_text(),
+            process.ledger().used(index),
+            gpu.limit()
+        ),
+    );
+    Err(cuda::OUT_OF_MEMORY)
 }
 
 /// The driver freed `record` at `address`: what that gave back to the card goes back to the budget.

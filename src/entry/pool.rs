@@ -93,8 +93,8 @@ unsafe fn pooled(
     }
 }
 
-/// Reserves for a pool: the whole request where the budget has room for it, else what the pool must grow by, else
-/// after all pools gave up what they do not use.
+/// Reserves for a pool: the whole request where the budget has room for it, else what the pool must grow by, and that
+/// again after all pools gave up what they do not use.
 fn reserve(
     call: &Call,
     gpu: &'static Gpu,
@@ -102,18 +102,12 @@ fn reserve(
     bytes: u64,
 ) -> Result<Charge<'static>, Code> {
     let process = call.process;
-    let mut trimmed = false;
-    let whole = gate::reserve_with(process, gpu, bytes, || {
-        trimmed = pool.is_none() && process.pools.trim(process, gpu);
-        trimmed
-    });
-    match (whole, pool) {
-        (Err(cuda::OUT_OF_MEMORY), Some(pool)) => {
-            let growth = process.pools.growth(process, pool, bytes);
-            gate::reserve(process, gpu, growth.min(bytes))
-        }
-        (whole, _) => whole,
-    }
+    let growth = || pool.map_or(bytes, |pool| process.pools.growth(process, pool, bytes).min(bytes));
+    gate::reserve_with(process, gpu, bytes, |round| match round {
+        0 => Some(growth()),
+        1 if process.pools.trim(process, gpu) => Some(growth()),
+        _ => None,
+    })
 }
 
 /// The pool that memory at `address` came from.

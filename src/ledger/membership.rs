@@ -101,6 +101,11 @@ impl Ledger {
     /// Costs a few dozen nanoseconds where the process has had that much before, or the container has plenty left. Takes up to
     /// half a second where another process has been stopped (not killed) in the middle of a request.
     pub fn reserve(&self, gpu: GpuIndex, want: Want, limit: u64) -> Result<(), Refusal> {
+        self.admit(gpu, want, limit).inspect_err(|_| self.count_refusal(gpu))
+    }
+
+    /// As [`Ledger::reserve`], but a refusal is not counted: the caller may know a way to make room, and try again.
+    pub fn admit(&self, gpu: GpuIndex, want: Want, limit: u64) -> Result<(), Refusal> {
         let account = self.accounts.of(gpu);
         if account.limit.load(Ordering::Relaxed) != limit {
             self.note_limit(gpu, account, limit);
@@ -246,11 +251,16 @@ impl Ledger {
 
     #[cold]
     fn refuse(&self, gpu: GpuIndex, want: Want, limit: u64) -> Refusal {
+        Refusal { bytes: want.bytes, limit, used: self.used(gpu) }
+    }
+
+    /// Counts a request that was refused in the end.
+    #[cold]
+    pub fn count_refusal(&self, gpu: GpuIndex) {
         self.accounts.of(gpu).refusals.fetch_add(1, Ordering::Relaxed);
         if let Some(entry) = self.region().and_then(|region| region.gpu(gpu)) {
             entry.refusals.fetch_add(1, Ordering::Relaxed);
         }
-        Refusal { bytes: want.bytes, limit, used: self.used(gpu) }
     }
 
     #[cold]
