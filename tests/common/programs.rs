@@ -23,11 +23,16 @@ pub fn c_library(name: &str) -> PathBuf {
     c_build(name, &["-shared", "-fPIC"])
 }
 
-/// Compiles `tests/c/NAME.c` with these flags on top, unless a build newer than all sources is there. Tests run in
-/// parallel, also in several processes: whoever comes first builds, under a lock.
+/// Compiles `tests/c/NAME.c` with these flags on top.
 pub fn c_build(name: &str, flags: &[&str]) -> PathBuf {
+    c_build_in("tests/c", name, flags)
+}
+
+/// Compiles `FOLDER/NAME.c` with these flags on top, unless a build newer than all sources is there. Tests run in
+/// parallel, also in several processes: whoever comes first builds, under a lock.
+pub fn c_build_in(folder: &str, name: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = root.join("tests/c").join(name).with_extension("c");
+    let source = root.join(folder).join(name).with_extension("c");
     let out = target_dir().join("tests-c");
     fs::create_dir_all(&out).expect("a directory for test programs");
     let mut hash = DefaultHasher::new();
@@ -35,7 +40,7 @@ pub fn c_build(name: &str, flags: &[&str]) -> PathBuf {
     let built = out.join(format!("{name}-{:016x}", hash.finish()));
 
     let _lock = lock(&out.join("lock"));
-    let newest = [root.join("tests/c"), root.join("tests/sim")].iter().map(|dir| newest_source(dir)).max();
+    let newest = [folder, "tests/c", "tests/sim"].iter().map(|dir| newest_source(&root.join(dir))).max();
     if modified(&built).is_some_and(|at| Some(at) > newest) {
         return built;
     }

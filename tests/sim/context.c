@@ -8,9 +8,11 @@
 /* Contexts that ever were. A destroyed one stays, so that a stale handle is answered as the driver does. */
 static struct sim_context *primaries[32]; /* by card */
 
-/* The stack of the calling thread. */
-static __thread struct sim_context **stack;
-static __thread size_t depth, room;
+/* The stack of the calling thread. Initial-exec: glibc keeps room for a handful of bytes even when the library is
+ * opened late, and asking for the current context costs no call. */
+#define STACK_OF_THREAD static __thread __attribute__((tls_model("initial-exec")))
+STACK_OF_THREAD struct sim_context **stack;
+STACK_OF_THREAD size_t depth, room;
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
@@ -350,7 +352,14 @@ SIM_EXPORT(cuCtxPushCurrent, (CUcontext context), push_current(context))
 SIM_EXPORT(cuCtxPushCurrent_v2, (CUcontext context), push_current(context))
 SIM_EXPORT(cuCtxPopCurrent, (CUcontext * out), pop_current(out))
 SIM_EXPORT(cuCtxPopCurrent_v2, (CUcontext * out), pop_current(out))
-SIM_EXPORT(cuCtxGetCurrent, (CUcontext * out), get_current(out))
+SIM_API CUresult cuCtxGetCurrent(CUcontext *out)
+{
+    if (sim_no_work)
+        return get_current(out);
+    SIM_ENTER(cuCtxGetCurrent);
+    SIM_LOCKED();
+    return get_current(out);
+}
 
 /* The reference count of the interface before 4.0: attaching to the current context, detaching from it. */
 SIM_API CUresult cuCtxAttach(CUcontext *out, unsigned flags)

@@ -1,0 +1,87 @@
+//! What a call costs.
+
+use crate::Bench;
+use crate::common::Run;
+use crate::duel::{Duel, Meter, program};
+use crate::table::{Row, Unit};
+
+/// Calls in one batch: half a millisecond or so, seldom interrupted.
+const BATCH: usize = 4000;
+
+const SMALL: usize = 512;
+const LARGE: usize = 2 << 20;
+
+/// Most an allocation and its free may cost more, in nanoseconds.
+const PAIR: f64 = 150.0;
+/// The same beside 200 processes.
+const PAIR_AMONG_MANY: f64 = 2000.0;
+const INFO: f64 = 100.0;
+const LOOK_UP: f64 = 10.0;
+
+/// Allocation and free, among more and more live allocations.
+pub fn live_allocations(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    for (bytes, size) in [(SMALL, "512 B"), (LARGE, "2 MiB")] {
+        let container = bench.container();
+        let mut duel = Duel::new(&bench.machine, &container);
+        for live in [1, 1_000, 100_000, 1_000_000] {
+            duel.both(&format!("live {live} {bytes}"));
+            let took = duel.race(bench.rounds, BATCH, |batch| format!("pairs {batch} {bytes}"));
+            report(Row::timed(format!("alloc+free {size}, {live} live"), Unit::Nanoseconds, PAIR, took));
+            let took = duel.race(bench.rounds, BATCH, |batch| format!("swaps {batch} {bytes}"));
+            let what = format!("free at random + alloc {size}, {live} live");
+            report(Row::timed(what, Unit::Nanoseconds, PAIR, took));
+        }
+    }
+}
+
+/// Allocation and free, among more and more processes of the container.
+pub fn processes(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    let container = bench.container();
+    let run = || program().on(&bench.machine).within(&container);
+    for (manner, active) in [("idle", false), ("active", true)] {
+        let mut neighbours = Vec::new();
+        let mut duel = Duel::new(&bench.machine, &container);
+        for count in [1, 8, 64, 200] {
+            neighbours.resize_with(count - 1, || neighbour(&run(), active));
+            let took = duel.race(bench.rounds, BATCH, |batch| format!("pairs {batch} {SMALL}"));
+            let target = if count > 64 { PAIR_AMONG_MANY } else { PAIR };
+            let what = format!("alloc+free, {count} processes ({manner})");
+            report(Row::timed(what, Unit::Nanoseconds, target, took));
+        }
+    }
+}
+
+/// A process of the container that holds something; an active one also allocates and frees 10 times a second.
+fn neighbour(run: &Run, active: bool) -> Meter {
+    let mut meter = Meter::start(run);
+    meter.ask(&format!("live 4 {LARGE}"));
+    if active {
+        meter.ask("active 100");
+    }
+    meter
+}
+
+/// `cuMemGetInfo`.
+pub fn memory_info(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    let container = bench.container();
+    let mut duel = Duel::new(&bench.machine, &container);
+    let took = duel.race(bench.rounds, BATCH, |batch| format!("info {batch}"));
+    report(Row::timed("cuMemGetInfo", Unit::Nanoseconds, INFO, took));
+    let run = program().on(&bench.machine).within(&container);
+    let neighbours: Vec<Meter> = (1..64).map(|_| neighbour(&run, false)).collect();
+    let took = duel.race(bench.rounds, BATCH, |batch| format!("info {batch}"));
+    report(Row::timed("cuMemGetInfo, 64 processes", Unit::Nanoseconds, None, took));
+    drop(neighbours);
+}
+
+/// `dlsym` of names that are not hooked.
+pub fn foreign_look_ups(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    let container = bench.container();
+    let mut duel = Duel::new(&bench.machine, &container);
+    for (what, name) in
+        [("dlsym of malloc", "malloc"), ("dlsym of cuLaunchKernel (not hooked)", "cuLaunchKernel")]
+    {
+        let took = duel.race(bench.rounds, BATCH, |batch| format!("dlsym {batch} {name}"));
+        report(Row::timed(what, Unit::Nanoseconds, LOOK_UP, took));
+    }
+}
