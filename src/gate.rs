@@ -8,7 +8,8 @@ use crate::ledger::{GpuIndex, Want};
 use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
-use crate::process::allocations::{Owner, Record};
+use crate::process::allocations::{Owner, Taken};
+use crate::process::contexts::ContextId;
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
 
@@ -125,23 +126,34 @@ fn refuse<'process>(
     Err(cuda::OUT_OF_MEMORY)
 }
 
-/// The driver freed `record` at `address`: what that gave back to the card goes back to the budget.
+/// The driver freed what was taken out: what that gave back to the card goes back to the budget.
 #[inline]
-pub fn freed(process: &Process, address: u64, record: Record) {
-    match record.owner {
-        Owner::Context(context) => {
-            let bytes = process.allocations.freed(address, record);
-            let gpu = process.contexts.gpu_of(context);
-            if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
-                process.ledger().give_back(index, bytes);
-                if record.estimated {
-                    process.ledger().less_estimated(index, bytes);
-                }
-            }
-        }
+pub fn freed(process: &Process, taken: Taken) {
+    match taken.record.owner {
+        Owner::Context(context) => give_back(process, context, taken.gives, taken.record.estimated),
         // The pool may keep it; where the driver does not say, the charge stays until it does.
         Owner::Pool(pool) => {
             let _ = process.pools.settle(process, pool, 0);
+        }
+    }
+}
+
+/// The driver refused to free what was taken out: it stays charged.
+#[cold]
+pub fn not_freed(process: &Process, address: u64, taken: Taken) {
+    let paid_by_others = process.allocations.put_back(address, taken);
+    if let Owner::Context(context) = taken.record.owner {
+        give_back(process, context, paid_by_others, taken.record.estimated);
+    }
+}
+
+#[inline]
+fn give_back(process: &Process, context: ContextId, bytes: u64, estimated: bool) {
+    let gpu = process.contexts.gpu_of(context);
+    if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
+        process.ledger().give_back(index, bytes);
+        if estimated {
+            process.ledger().less_estimated(index, bytes);
         }
     }
 }

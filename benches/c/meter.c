@@ -91,6 +91,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
+/* Which one comes next depends on the address that came last, so that the processor cannot look for it ahead of time:
+ * it could on the bare driver, and not across a real one. */
 static void swaps(size_t count, size_t bytes)
 {
     static uint64_t random = 88172645463325252u;
@@ -98,6 +100,7 @@ static void swaps(size_t count, size_t bytes)
         CUdeviceptr *one = &live[next_random(&random) % live_count];
         check(mem_free(*one), "cuMemFree_v2");
         check(mem_alloc(one, bytes), "cuMemAlloc_v2");
+        random += *one & 255; /* always 0 */
     }
 }
 

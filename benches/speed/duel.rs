@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
+use std::time::Duration;
 
 use crate::common::{Container, Machine, Run, programs};
 
@@ -74,10 +75,13 @@ pub struct Duel {
 
 impl Duel {
     pub fn new(machine: &Machine, container: &Container) -> Duel {
-        Duel {
+        let duel = Duel {
             bare: Meter::start(&program().on(machine)),
             held: Meter::start(&program().on(machine).within(container)),
-        }
+        };
+        // For a second after a context was made, its cost is put right at every request.
+        std::thread::sleep(Duration::from_millis(1200));
+        duel
     }
 
     /// Has both do the same.

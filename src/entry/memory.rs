@@ -100,8 +100,8 @@ pub(super) unsafe fn alloc_pitch_v1(
 
 /// The way of every request for addresses: reserve, ask the driver, record what it gave.
 ///
-/// The card may come to hold less than is charged where that is `estimated`. `bytes` is `None` where an output is NULL. That, a size of 0 and a thread without a context get the driver's own
-/// answer.
+/// The card may come to hold less than is charged where that is `estimated`. `bytes` is `None` where an output is NULL.
+/// That, a size of 0 and a thread without a context get the driver's own answer.
 #[inline]
 fn granted(
     call: &Call,
@@ -149,12 +149,12 @@ pub(super) unsafe fn free_v1(call: &Call, next: FreeV1, address: CUdeviceptr_v1)
 #[inline]
 pub(super) fn freed(call: &Call, address: u64, ask: impl FnOnce() -> Code) -> Code {
     let process = call.process;
-    let Some(record) = process.allocations.take(address) else { return ask() };
+    let Some(taken) = process.allocations.take(address) else { return ask() };
     let code = ask();
     if code == SUCCESS {
-        gate::freed(process, address, record);
+        gate::freed(process, taken);
     } else {
-        process.allocations.put_back(address, record);
+        gate::not_freed(process, address, taken);
     }
     code
 }

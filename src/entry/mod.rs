@@ -14,7 +14,6 @@ mod resolver;
 mod start;
 mod vmm;
 
-use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,38 +23,35 @@ use crate::hook::Hook;
 use crate::log::{self, Level};
 use crate::process::Process;
 use crate::process::contexts::Place;
+use crate::process::thread::{self, Thread};
 use crate::resolve::loader;
 use crate::resolve::names::Lookup;
 use crate::resolve::route;
 
 /// One call that is ours to judge. While it lives, hooked calls of the same thread pass straight through: memory
 /// is charged once, by the outermost, also where the driver calls its own exports.
-struct Call {
+struct Call<'thread> {
     driver: usize,
     process: &'static Process,
+    thread: &'thread Thread,
 }
 
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Call {
-    /// Begins a call that leads to `driver`; `None` where this thread is inside another one. The thread's last
-    /// moments count as inside: nothing can be remembered then.
+impl<'thread> Call<'thread> {
+    /// Begins a call that leads to `driver`; `None` where this thread is inside another one.
     #[inline]
-    fn begin(driver: usize) -> Option<Call> {
-        match INSIDE.try_with(|inside| inside.replace(true)) {
-            Ok(false) => Some(Call { driver, process: Process::current() }),
-            _ => None,
+    fn begin(driver: usize, thread: &'thread Thread) -> Option<Call<'thread>> {
+        match thread.inside.replace(true) {
+            false => Some(Call { driver, process: Process::current(), thread }),
+            true => None,
         }
     }
 
     /// Asks the driver in a call that charges nothing itself. Whatever it runs meanwhile in this thread, such as a profiler
     /// that it loads when it is initialised, is judged for itself.
     fn uncharged(&self, ask: impl FnOnce() -> Code) -> Code {
-        let _ = INSIDE.try_with(|inside| inside.set(false));
+        self.thread.inside.set(false);
         let code = ask();
-        let _ = INSIDE.try_with(|inside| inside.set(true));
+        self.thread.inside.set(true);
         code
     }
 
@@ -67,14 +63,14 @@ impl Call {
     /// Where a request of this thread lands; `None` where it has no context, and then the driver says so best.
     #[inline]
     fn place(&self) -> Option<Place> {
-        self.process.contexts.current(self.process, self.driver)
+        self.process.contexts.current(self.process, self.driver, self.thread)
     }
 }
 
-impl Drop for Call {
+impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
-        let _ = INSIDE.try_with(|inside| inside.set(false));
+        self.thread.inside.set(false);
     }
 }
 
@@ -99,21 +95,37 @@ type Function = unsafe extern "C" fn();
 macro_rules! hooks {
     ($($name:ident = $base:literal @ $since:literal $stream:ident
        fn($($arg:ident: $ty:ty),*) via $family:ident :: $handler:ident : $effect:literal;)*) => {
+        /// What the copies of a hook have in common, which is all but their number. It comes last, so that the others
+        /// are where the caller has put them and a copy is hardly more than a jump.
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        mod bodies {
+            use super::*;
+            $(
+                #[inline(never)]
+                pub unsafe extern "C" fn $name($($arg: $ty,)* copy: usize) -> Code {
+                    let Some(route) = route::of(Hook::$name, copy) else { return absent(Hook::$name) };
+                    // SAFETY: the route leads to the function of this name, whose signature the table states.
+                    let next: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(route.next) };
+                    // SAFETY: the caller's own arguments.
+                    let pass = || unsafe { next($($arg),*) };
+                    let Some(driver) = route.driver else { return pass() };
+                    thread::with(|thread| {
+                        let Some(call) = Call::begin(driver, thread) else { return pass() };
+                        // SAFETY: the caller's own arguments, with what the driver's function asks of them.
+                        contained(Hook::$name, || unsafe { $family::$handler(&call, next, $($arg),*) })
+                    })
+                }
+            )*
+        }
+
         /// The hooks, each named as the function it stands for.
         #[allow(non_snake_case)]
         mod hooks {
             use super::*;
             $(
                 pub unsafe extern "C" fn $name<const COPY: usize>($($arg: $ty),*) -> Code {
-                    let Some(route) = route::of(Hook::$name, COPY) else { return absent(Hook::$name) };
-                    // SAFETY: the route leads to the function of this name, whose signature the table states.
-                    let next: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(route.next) };
-                    let Some(call) = route.driver.and_then(Call::begin) else {
-                        // SAFETY: the caller's own arguments.
-                        return unsafe { next($($arg),*) };
-                    };
-                    // SAFETY: the caller's own arguments, with what the driver's function asks of them.
-                    contained(Hook::$name, || unsafe { $family::$handler(&call, next, $($arg),*) })
+                    // SAFETY: the caller's own arguments.
+                    unsafe { bodies::$name($($arg,)* COPY) }
                 }
             )*
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate::{self, Charge};
+use crate::process::allocations::{Owner, Record};
 use crate::process::gpus::Gpu;
 use crate::process::pools::PoolId;
 
@@ -78,7 +79,8 @@ unsafe fn pooled(
     match settled {
         Ok(id) => {
             charge.hand_over();
-            process.allocations.insert_pooled(given, bytes, id);
+            let owner = Owner::Pool(id);
+            process.allocations.insert(given, Record { bytes, owner, estimated: false });
             SUCCESS
         }
         Err(code) => {

@@ -60,7 +60,12 @@ impl Ledger {
     ///
     /// The answer is [`Ledger::newly_lost`]'s.
     pub fn housekeeping(&self) -> Option<&SharingLost> {
-        let now = coarse_millis();
+        self.housekeeping_at(coarse_millis())
+    }
+
+    /// [`Ledger::housekeeping`] for who has just read the coarse clock, which says `now`, in milliseconds.
+    #[inline]
+    pub fn housekeeping_at(&self, now: u64) -> Option<&SharingLost> {
         let last = self.upkeep.file.load(Ordering::Relaxed);
         if now >= last && now - last < FILE_EVERY {
             return self.newly_lost();

@@ -1,17 +1,16 @@
 //! What lies at which address, for the frees.
 //!
 //! Small requests share the driver's 2 MiB blocks, and only the address that comes back tells which: a block is
-//! charged with the first address in it and given back with the last. Records take 16 bytes and their share of a
-//! hash table; they lie in shards by block, each with a lock of its own, so that threads seldom meet.
+//! charged with the first address in it and given back with the last. Records take 16 bytes and their share of free
+//! slots; they lie in shards by block, each with a lock of its own, so that threads seldom meet.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::policy::BLOCK;
 
 use super::contexts::ContextId;
 use super::pools::PoolId;
+use super::table::Table;
 
 /// Who pays for what lies at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,30 +58,17 @@ impl Packed {
     }
 }
 
-/// Addresses and block numbers are spread well enough by one multiplication.
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0 ^ value) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-}
-
-type Table<T> = HashMap<u64, T, BuildHasherDefault<Spread>>;
-
 #[derive(Default)]
 struct Shard {
-    records: Table<Packed>,
-    /// Addresses that touch a block without filling it.
-    sharers: Table<u32>,
+    /// By address: a [`Packed`] record.
+    records: Table,
+    /// By [`shared_key`]: how many addresses touch a block without filling it.
+    sharers: Table,
+}
+
+/// A block's key among those that are shared; 0 would be none.
+fn shared_key(block: u64) -> u64 {
+    block + 1
 }
 
 const SHARDS: usize = 64;
@@ -104,14 +90,13 @@ impl Default for Allocations {
 }
 
 impl Allocations {
-    /// Records what the driver has just given to a context at `address`. Answers what that takes of the card beyond what
-    /// was taken before: whole blocks, in bytes.
+    /// Records what the driver has just given at `address`. Answers what that takes of the card beyond what was taken
+    /// before, in bytes: whole blocks for a context, and nothing for a pool, which pays by itself.
     pub fn insert(&self, address: u64, record: Record) -> u64 {
-        let edges = Edges::of(address, record.bytes);
-        let record = Packed::new(record);
+        let edges = Edges::of(address, record);
         let mut taken = edges.whole;
         let mut shard = self.shard(address);
-        shard.records.insert(address, record);
+        shard.records.insert(address, Packed::new(record).0);
         if let Some(first) = edges.first {
             taken += shard.share(first);
         }
@@ -122,37 +107,29 @@ impl Allocations {
         taken
     }
 
-    /// Records `bytes` at `address`, which come from `pool`.
-    pub fn insert_pooled(&self, address: u64, bytes: u64, pool: PoolId) {
-        let record = Packed::new(Record { bytes, owner: Owner::Pool(pool), estimated: false });
-        self.shard(address).records.insert(address, record);
-    }
-
     /// Takes the record of `address` out, before the driver is asked to free it: afterwards the same address may
-    /// at once be somebody else's. Followed by [`Self::put_back`] or [`Self::freed`].
-    pub fn take(&self, address: u64) -> Option<Record> {
-        self.shard(address).records.remove(&address).map(Packed::open)
-    }
-
-    /// The driver refused to free what was taken out.
-    pub fn put_back(&self, address: u64, record: Record) {
-        self.shard(address).records.insert(address, Packed::new(record));
-    }
-
-    /// The driver freed what was taken out. Answers what that gives back to the card, in bytes.
-    pub fn freed(&self, address: u64, record: Record) -> u64 {
-        match record.owner {
-            Owner::Context(_) => self.unshare(address, record.bytes),
-            Owner::Pool(_) => 0,
+    /// at once be somebody else's. What it gives back is the caller's once the driver said success; otherwise it is
+    /// [put back](Self::put_back).
+    pub fn take(&self, address: u64) -> Option<Taken> {
+        let mut shard = self.shard(address);
+        let record = Packed(shard.records.remove(address)?).open();
+        let edges = Edges::of(address, record);
+        let mut gives = edges.whole;
+        if let Some(first) = edges.first {
+            gives += shard.unshare(first);
         }
+        drop(shard);
+        if let Some(last) = edges.last {
+            gives += self.shard(last * BLOCK).unshare(last);
+        }
+        Some(Taken { record, gives })
     }
 
-    fn unshare(&self, address: u64, bytes: u64) -> u64 {
-        let edges = Edges::of(address, bytes);
-        [edges.first, edges.last]
-            .into_iter()
-            .flatten()
-            .fold(edges.whole, |given, block| given + self.shard(block * BLOCK).unshare(block))
+    /// The driver refused to free what was taken out. Answers what is to be given back nevertheless, in bytes: blocks
+    /// that others have come to share and paid for meanwhile.
+    pub fn put_back(&self, address: u64, taken: Taken) -> u64 {
+        let again = self.insert(address, taken.record);
+        taken.gives.saturating_sub(again)
     }
 
     /// A context is gone and everything in it: forgets all that, and answers what it gives back.
@@ -168,15 +145,11 @@ impl Allocations {
     fn drop_all(&self, owner: Owner) -> Given {
         let mut given = Given::default();
         for shard in &self.shards {
-            let gone: Vec<(u64, Record)> = lock(shard)
-                .records
-                .extract_if(|_, record| record.open().owner == owner)
-                .map(|(address, record)| (address, record.open()))
-                .collect();
-            for (address, record) in gone {
-                let bytes = self.freed(address, record);
-                given.bytes += bytes;
-                given.estimated += if record.estimated { bytes } else { 0 };
+            let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == owner;
+            let gone: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
+            for taken in gone.iter().filter_map(|(address, _)| self.take(*address)) {
+                given.bytes += taken.gives;
+                given.estimated += if taken.record.estimated { taken.gives } else { 0 };
             }
         }
         given
@@ -195,16 +168,19 @@ fn lock(shard: &Aligned) -> MutexGuard<'_, Shard> {
 impl Shard {
     /// One more address in `block`; what that takes of the card.
     fn share(&mut self, block: u64) -> u64 {
-        let sharers = self.sharers.entry(block).or_insert(0);
-        *sharers += 1;
-        if *sharers == 1 { BLOCK } else { 0 }
+        if let Some(sharers) = self.sharers.get_mut(shared_key(block)) {
+            *sharers += 1;
+            return 0;
+        }
+        self.sharers.insert(shared_key(block), 1);
+        BLOCK
     }
 
     /// One address less in `block`; what that gives back.
     fn unshare(&mut self, block: u64) -> u64 {
-        match self.sharers.get_mut(&block) {
+        match self.sharers.get_mut(shared_key(block)) {
             Some(1) => {
-                self.sharers.remove(&block);
+                self.sharers.remove(shared_key(block));
                 BLOCK
             }
             Some(sharers) => {
@@ -214,6 +190,15 @@ impl Shard {
             None => 0,
         }
     }
+}
+
+/// What was at an address that the driver is asked to free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its record.
+    pub record: Record,
+    /// What its free gives back to the card, in bytes.
+    pub gives: u64,
 }
 
 /// What goes back to the card, in bytes.
@@ -236,7 +221,14 @@ struct Edges {
 }
 
 impl Edges {
-    fn of(address: u64, bytes: u64) -> Edges {
+    fn of(address: u64, record: Record) -> Edges {
+        match record.owner {
+            Owner::Context(_) => Edges::of_range(address, record.bytes),
+            Owner::Pool(_) => Edges { whole: 0, first: None, last: None },
+        }
+    }
+
+    fn of_range(address: u64, bytes: u64) -> Edges {
         let end = address.saturating_add(bytes.max(1));
         let (first, last) = (address / BLOCK, (end - 1) / BLOCK);
         let (starts_whole, ends_whole) = (address.is_multiple_of(BLOCK), end.is_multiple_of(BLOCK));
@@ -268,9 +260,12 @@ mod tests {
         Record { bytes, owner: Owner::Context(context), estimated: false }
     }
 
+    fn pooled(bytes: u64, pool: PoolId) -> Record {
+        Record { bytes, owner: Owner::Pool(pool), estimated: false }
+    }
+
     fn free(all: &Allocations, address: u64) -> u64 {
-        let record = all.take(address).unwrap();
-        all.freed(address, record)
+        all.take(address).unwrap().gives
     }
 
     #[test]
@@ -299,8 +294,22 @@ mod tests {
         assert_eq!(all.insert(BASE, plain(BLOCK, HERE)), BLOCK);
         let old = all.take(BASE).unwrap();
         assert_eq!(all.insert(BASE, plain(2 * BLOCK, ContextId(4))), 2 * BLOCK);
-        assert_eq!(all.freed(BASE, old), BLOCK);
-        assert_eq!(all.take(BASE), Some(plain(2 * BLOCK, ContextId(4))));
+        assert_eq!(old.gives, BLOCK);
+        assert_eq!(all.take(BASE).unwrap().record, plain(2 * BLOCK, ContextId(4)));
+    }
+
+    #[test]
+    fn a_free_that_the_driver_refuses_changes_nothing() {
+        let all = Allocations::default();
+        assert_eq!(all.insert(BASE, plain(BLOCK + 512, HERE)), 2 * BLOCK);
+        let taken = all.take(BASE).unwrap();
+        assert_eq!(all.put_back(BASE, taken), 0);
+        // Somebody else moves into the block meanwhile, pays for it, and is paid back.
+        let taken = all.take(BASE).unwrap();
+        assert_eq!(all.insert(BASE + BLOCK + 512, plain(512, HERE)), BLOCK);
+        assert_eq!(all.put_back(BASE, taken), BLOCK);
+        assert_eq!(free(&all, BASE), BLOCK);
+        assert_eq!(free(&all, BASE + BLOCK + 512), BLOCK);
     }
 
     #[test]
@@ -310,12 +319,10 @@ mod tests {
             all.insert(BASE + at * 512, plain(512, HERE));
             all.insert(BASE + (at + 10) * 16 * BLOCK, plain(BLOCK, ContextId(4)));
         }
-        all.insert_pooled(BASE - BLOCK, 512, PoolId(3));
+        assert_eq!(all.insert(BASE - BLOCK, pooled(512, PoolId(3))), 0);
         assert_eq!(all.drop_context(HERE).bytes, BLOCK);
         assert_eq!(all.drop_context(ContextId(4)).bytes, 1000 * BLOCK);
-        assert_eq!(
-            all.take(BASE - BLOCK),
-            Some(Record { bytes: 512, owner: Owner::Pool(PoolId(3)), estimated: false })
-        );
+        let left = Taken { record: pooled(512, PoolId(3)), gives: 0 };
+        assert_eq!(all.take(BASE - BLOCK), Some(left));
     }
 }

@@ -74,10 +74,10 @@ impl Budget {
         }
     }
 
-    /// Whether it is time to look for a new version of the file. Answers one thread only.
+    /// Whether it is time, in milliseconds of the coarse clock, to look for a new version of the file. Answers one
+    /// thread only.
     #[inline]
-    pub fn is_look_due(&self) -> bool {
-        let now = clock::coarse_millis();
+    pub fn is_look_due(&self, now: u64) -> bool {
         let last = self.last_look.load(Ordering::Relaxed);
         now.wrapping_sub(last) >= LOOK_EVERY_MS
             && self.last_look.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()

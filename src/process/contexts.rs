@@ -3,9 +3,8 @@
 //! NVIDIA's runtime gets its primary context through a private table, so a context may exist that no hook saw
 //! being made: it is met at the first hooked call that finds it current, and charged then.
 
-use core::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
@@ -15,6 +14,7 @@ use crate::sys::clock;
 
 use super::Process;
 use super::gpus::Gpu;
+use super::thread::{self, Thread};
 
 /// A context of this process, small enough to stand in the record of every allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ struct Entry {
 #[derive(Default)]
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
+    /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
+    first: [AtomicPtr<Gpu>; 32],
     /// Until when, in milliseconds of the coarse clock, costs are put right at every request.
     young: AtomicU64,
 }
@@ -59,9 +61,13 @@ const YOUNG_MS: u64 = 1000;
 /// Counts the times that a context went away or a process was born: what a thread remembers from before is void.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-thread_local! {
-    /// The context that this thread's last request found current.
-    static LAST: Cell<Option<(usize, usize, u32, Place)>> = const { Cell::new(None) };
+/// The context that a thread's last request found current.
+#[derive(Clone, Copy)]
+pub struct Last {
+    handle: usize,
+    driver: usize,
+    generation: u32,
+    place: Place,
 }
 
 /// Voids what threads remember.
@@ -73,7 +79,7 @@ impl Contexts {
     /// Where a request of this thread lands; `None` where the thread has no context of `driver`, and then the
     /// driver itself says so best.
     #[inline]
-    pub fn current(&self, process: &Process, driver: usize) -> Option<Place> {
+    pub fn current(&self, process: &Process, driver: usize, thread: &Thread) -> Option<Place> {
         let api = Driver::get(driver)?;
         let mut context: CUcontext = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills.
@@ -82,16 +88,16 @@ impl Contexts {
             return None;
         }
         let generation = GENERATION.load(Ordering::Relaxed);
-        if let Some((handle, of, born, place)) = LAST.get()
-            && handle == context as usize
-            && of == driver
-            && born == generation
+        let handle = context as usize;
+        if let Some(last) = thread.last.get()
+            && last.handle == handle
+            && last.driver == driver
+            && last.generation == generation
         {
-            return Some(place);
+            return Some(last.place);
         }
-        let place =
-            self.find(context as usize, driver).or_else(|| self.meet(process, driver, api, context, None))?;
-        LAST.set(Some((context as usize, driver, generation, place)));
+        let place = self.find(handle, driver).or_else(|| self.meet(process, driver, api, context, None))?;
+        thread.last.set(Some(Last { handle, driver, generation, place }));
         Some(place)
     }
 
@@ -104,12 +110,9 @@ impl Contexts {
     /// The card of a context that is still there.
     #[inline]
     pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
-        // Most frees happen in the context of the last request.
-        if let Some((.., born, place)) = LAST.get()
-            && place.context == context
-            && born == GENERATION.load(Ordering::Relaxed)
-        {
-            return Some(place.gpu);
+        if let Some(gpu) = self.first.get(usize::from(context.0)) {
+            // SAFETY: null, or a card that a `Place` of this process holds for good.
+            return unsafe { gpu.load(Ordering::Acquire).as_ref() };
         }
         self.lock().iter().find(|entry| entry.id == context).map(|entry| entry.gpu)
     }
@@ -162,6 +165,9 @@ impl Contexts {
                 cost
             });
             entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
+            if let Some(first) = self.first.get(usize::from(id.0)) {
+                first.store(core::ptr::from_ref(gpu).cast_mut(), Ordering::Release);
+            }
             Place { gpu, context: id }
         };
         // Others may have been made at the same moment, and the card showed them all: now that they are counted, look
@@ -175,13 +181,15 @@ impl Contexts {
     }
 
     /// Looks what contexts cost on the card of this thread's last request, if its context is still current.
-    pub fn look_around(&self, process: &Process) {
-        let Some((handle, driver, _, place)) = LAST.get() else { return };
+    pub fn look_around(&self, process: &Process, now: u64) {
+        let Some(Last { handle, driver, place, .. }) = thread::with(|thread| thread.last.get()) else {
+            return;
+        };
         let Some(api) = Driver::get(driver) else { return };
         let mut context: CUcontext = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills.
         let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
-        if known && self.are_young() {
+        if known && self.are_young(now) {
             self.look_again(process, api, place.gpu);
         }
         self.settle(process);
@@ -196,9 +204,8 @@ impl Contexts {
 
     /// Whether a context was met so lately that its cost may still be put right by what other processes learn.
     #[inline]
-    pub fn are_young(&self) -> bool {
-        let until = self.young.load(Ordering::Relaxed);
-        until != 0 && clock::coarse_millis() < until
+    pub fn are_young(&self, now: u64) -> bool {
+        now < self.young.load(Ordering::Relaxed)
     }
 
     /// A context was destroyed: its charge goes, and that of everything in it.
@@ -223,7 +230,17 @@ impl Contexts {
     }
 
     fn remove(&self, process: &Process, gone: impl Fn(&Entry) -> bool) {
-        let removed: Vec<Entry> = self.lock().extract_if(.., |entry| gone(entry)).collect();
+        let removed: Vec<Entry> = {
+            let mut entries = self.lock();
+            let removed = entries.extract_if(.., |entry| gone(entry));
+            // Still under the lock: once it is off, the id may be somebody else's.
+            let forget = |entry: &Entry| {
+                if let Some(first) = self.first.get(usize::from(entry.id.0)) {
+                    first.store(core::ptr::null_mut(), Ordering::Release);
+                }
+            };
+            removed.inspect(forget).collect()
+        };
         if removed.is_empty() {
             return;
         }

@@ -13,12 +13,15 @@ pub mod gpus;
 mod identity;
 pub mod physical;
 pub mod pools;
+mod table;
+pub mod thread;
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 use crate::ledger::Ledger;
 use crate::log;
+use crate::sys::clock;
 use crate::sys::fork::ForkLocal;
 
 use allocations::Allocations;
@@ -83,24 +86,25 @@ impl Process {
     /// outside all locks.
     #[inline]
     pub fn tend(&self) {
-        if let Some(lost) = self.ledger().housekeeping() {
+        let now = clock::coarse_millis();
+        if let Some(lost) = self.ledger().housekeeping_at(now) {
             log::always(format_args!(
                 "cuquota: the budget is not shared with the container's other processes, each is held to all of \
                  it: {lost}"
             ));
         }
-        if self.budget.is_look_due() {
-            self.look_around();
-        } else if self.contexts.are_young() {
+        if self.budget.is_look_due(now) {
+            self.look_around(now);
+        } else if self.contexts.are_young(now) {
             self.contexts.settle(self);
         }
     }
 
     #[cold]
-    fn look_around(&self) {
+    fn look_around(&self, now: u64) {
         if self.budget.refresh() {
             self.gpus.refresh_limits(self);
         }
-        self.contexts.look_around(self);
+        self.contexts.look_around(self, now);
     }
 }

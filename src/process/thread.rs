@@ -1,0 +1,25 @@
+//! What a thread remembers between its calls: all in one place, because finding a thread's own memory costs a call
+//! into the loader, and a hook does so once.
+
+use core::cell::Cell;
+
+use super::contexts::Last;
+
+/// See the module.
+pub struct Thread {
+    /// Whether the thread is inside a hooked call.
+    pub inside: Cell<bool>,
+    /// The context that its last request found current.
+    pub last: Cell<Option<Last>>,
+}
+
+thread_local! {
+    // Nothing in it is dropped at the thread's end, so that it can be used to the very last.
+    static THREAD: Thread = const { Thread { inside: Cell::new(false), last: Cell::new(None) } };
+}
+
+/// Runs `body` with what this thread remembers.
+#[inline]
+pub fn with<R>(body: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(body)
+}
