@@ -44,33 +44,48 @@ impl Lookup {
 
 /// Slots of the probe table: a power of two, several times the number of names.
 const SLOTS: usize = 1024;
-/// Longest name worth hashing: longer than any name of ours.
-const LONGEST: usize = 64;
+/// Lengths between which all names of ours lie.
+const LENGTHS: core::ops::RangeInclusive<usize> = 5..=64;
 
-const fn mix(hash: u32, byte: u8) -> u32 {
-    hash.rotate_left(5) ^ byte as u32
-}
-
-const fn slot(hash: u32) -> usize {
-    (hash.wrapping_mul(0x9e37_79b1) >> 22) as usize % SLOTS
-}
-
-const fn hash(name: &CStr) -> u32 {
-    let bytes = name.to_bytes();
-    let (mut hash, mut at) = (0, 0);
-    while at < bytes.len() {
-        hash = mix(hash, bytes[at]);
-        at += 1;
+/// Eight bytes of `name` from `at` on, zeros behind its end.
+const fn word(name: &[u8], at: usize) -> u64 {
+    let rest = name.split_at(at).1;
+    if let Some(bytes) = rest.first_chunk() {
+        return u64::from_le_bytes(*bytes);
     }
-    hash
+    let (mut bytes, mut index) = ([0; 8], 0);
+    while index < rest.len() {
+        bytes[index] = rest[index];
+        index += 1;
+    }
+    u64::from_le_bytes(bytes)
 }
+
+/// Where a name is looked for first: its length and both its ends tell most names apart.
+const fn slot(name: &[u8]) -> usize {
+    let ends = word(name, 0).rotate_left(29) ^ word(name, name.len().saturating_sub(8));
+    ((ends ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS
+}
+
+/// Which bytes are the third of any name.
+static THIRD: [bool; 256] = {
+    let mut third = [false; 256];
+    let mut index = 0;
+    while index < SYMBOLS.len() {
+        third[SYMBOLS[index].to_bytes()[2] as usize] = true;
+        index += 1;
+    }
+    third
+};
 
 /// Slot -> 1 + index into [`Hook::ALL`] followed by [`Lookup::ALL`]; 0 where empty. Linear probing.
 static TABLE: [u8; SLOTS] = {
     let mut table = [0; SLOTS];
     let mut index = 0;
     while index < SYMBOLS.len() {
-        let mut at = slot(hash(SYMBOLS[index]));
+        let length = SYMBOLS[index].count_bytes();
+        assert!(*LENGTHS.start() <= length && length <= *LENGTHS.end());
+        let mut at = slot(SYMBOLS[index].to_bytes());
         while table[at] != 0 {
             at = (at + 1) % SLOTS;
         }
@@ -108,34 +123,27 @@ pub unsafe fn find(name: *const c_char) -> Option<Name> {
         return None;
     }
     let name = name.cast::<u8>();
-    // SAFETY: the second byte is read only where the first is not the terminator.
-    let ours = unsafe {
-        match *name {
-            b'c' => *name.add(1) == b'u',
-            b'n' => *name.add(1) == b'v',
-            b'd' => *name.add(1) == b'l',
-            _ => false,
-        }
+    // SAFETY: each byte is read only where the one before it is not the terminator.
+    let may_be_ours = unsafe {
+        let second = match *name {
+            b'c' => b'u',
+            b'n' => b'v',
+            b'd' => b'l',
+            _ => return None,
+        };
+        *name.add(1) == second && THIRD[usize::from(*name.add(2))]
     };
-    if !ours {
+    if !may_be_ours {
         return None;
     }
-    let (mut hash, mut length) = (0, 0);
-    loop {
-        // SAFETY: every byte before this one was not the terminator.
-        let byte = unsafe { *name.add(length) };
-        if byte == 0 {
-            break;
-        }
-        if length == LONGEST {
-            return None;
-        }
-        hash = mix(hash, byte);
-        length += 1;
+    // This may call the C library's `strlen`, or somebody's who stands in front of it and looks his own functions up at
+    // that moment: under names that have been turned away above.
+    // SAFETY: a C string, as the caller promises.
+    let name = unsafe { CStr::from_ptr(name.cast()) }.to_bytes();
+    if !LENGTHS.contains(&name.len()) {
+        return None;
     }
-    // SAFETY: the loop ended at the terminator, `length` bytes on.
-    let name = unsafe { core::slice::from_raw_parts(name, length) };
-    let mut at = slot(hash);
+    let mut at = slot(name);
     loop {
         let index = usize::from(TABLE[at].checked_sub(1)?);
         if SYMBOLS[index].to_bytes() == name {
@@ -175,6 +183,9 @@ mod tests {
             c"cuMemAllo",
             c"CuMemAlloc_v2",
             c"cuLaunchKernel",
+            c"cuMemcpyDtoH_v2",
+            c"dl",
+            c"dlclose",
             c"malloc",
         ] {
             assert_eq!(find(name), None, "{name:?}");
