@@ -14,4 +14,5 @@ mod over_budget;
 mod pools;
 mod processes;
 mod routes;
+mod transparency;
 mod virtual_memory;
