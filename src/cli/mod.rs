@@ -3,6 +3,7 @@
 
 mod budget;
 mod cards;
+mod cdi;
 mod check;
 mod client;
 mod completions;
@@ -10,6 +11,7 @@ mod demo;
 mod demo_client;
 mod explain;
 mod failure;
+mod hook;
 mod library;
 mod out;
 mod play;
@@ -41,6 +43,8 @@ enum Command {
     Explain(explain::Explain),
     Status(status::Status),
     Demo(demo::Demo),
+    Cdi(cdi::Cdi),
+    Hook(hook::Hook),
     Completions(completions::Completions),
     /// Opens the driver and answers questions on standard input; for `check` and `demo`
     #[command(name = demo_client::NAME, hide = true)]
@@ -79,6 +83,8 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.execute(),
         Command::Status(status) => status.execute(),
         Command::Demo(demo) => demo.execute(),
+        Command::Cdi(cdi) => cdi.execute(),
+        Command::Hook(hook) => hook.execute(),
         Command::Completions(completions) => completions.execute(),
         Command::DemoClient => demo_client::execute(),
     };
