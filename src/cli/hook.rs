@@ -111,6 +111,13 @@ impl CreateContainer {
 
         // A container that is started again starts at zero.
         let place = Place::of(&self.node.node, &bundle.id)?;
+        if rootfs.shows(Path::new(STATE_INSIDE), &place.state()) {
+            // A device and an annotation have both brought the hook here. Whoever has flags knows all settings.
+            return match quota {
+                Some(text) if self.given.limit.is_some() => place.write_quota(&text),
+                _ => Ok(()),
+            };
+        }
         place.remove()?;
         place.make()?;
         match quota {

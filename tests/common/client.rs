@@ -38,6 +38,11 @@ impl Client {
         self.child.id()
     }
 
+    /// Waits for its end, whoever brings it about and however it ends.
+    pub fn ended(mut self) {
+        self.child.wait().expect("a child to wait for");
+    }
+
     /// Ends its input, waits for its end, which must be a good one, and answers what it said on stderr.
     #[track_caller]
     pub fn finish(mut self) -> String {

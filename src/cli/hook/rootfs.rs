@@ -51,6 +51,16 @@ impl Rootfs {
         self.resolve(path, OFlags::PATH).is_ok()
     }
 
+    /// Whether what is at `path` in the container is this directory of the machine.
+    pub fn shows(&self, path: &Path, directory: &Path) -> bool {
+        let inside = self.resolve(path, OFlags::PATH).and_then(|found| Ok(rustix::fs::fstat(found)?));
+        let outside = rustix::fs::stat(directory);
+        match (inside, outside) {
+            (Ok(inside), Ok(outside)) => (inside.st_dev, inside.st_ino) == (outside.st_dev, outside.st_ino),
+            _ => false,
+        }
+    }
+
     /// The bytes of a file of the image; `None` if there is none.
     pub fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, Failure> {
         let read = || -> io::Result<Option<Vec<u8>>> {
