@@ -48,7 +48,7 @@ A runtime finds the hook in a CDI specification (see `cuquota cdi generate`), or
   {
     \"version\": \"1.0.0\",
     \"hook\": { \"path\": \"/usr/local/bin/cuquota\", \"args\": [\"cuquota\", \"hook\", \"createContainer\"] },
-    \"when\": { \"annotations\": { \"^cuquota\\\\.dev/limit$\": \".\" } },
+    \"when\": { \"annotations\": { \"^cuquota\\\\.dev/\": \".\" } },
     \"stages\": [\"createContainer\"]
   }
 

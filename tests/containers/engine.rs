@@ -77,12 +77,14 @@ impl Host {
         fs::create_dir(host.node()).expect("the hook's directory");
         fs::create_dir(host.hooks()).expect("a directory of hooks");
         for stage in ["createContainer", "poststop"] {
-            let hook = json!({
-                "version": "1.0.0",
-                "hook": { "path": cuquota(), "args": host.hook_args(stage) },
-                "when": { "annotations": { "^cuquota\\.dev/": "." } },
-                "stages": [stage],
-            });
+            // The one that is shipped, with the built command in place of the installed one.
+            let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/hooks.d");
+            let shipped = fs::read_to_string(shipped.join(format!("cuquota-{stage}.json"))).expect("a hook");
+            let mut hook: Value = serde_json::from_str(&shipped).expect("a hook in JSON");
+            assert_eq!(hook["hook"]["path"], crate::CLIENT[0], "where docs/containers.md has it installed");
+            let args = host.hook_args(stage);
+            assert_eq!(hook["hook"]["args"], json!(args[..3]));
+            hook["hook"] = json!({ "path": cuquota(), "args": args });
             fs::write(host.hooks().join(format!("{stage}.json")), hook.to_string()).expect("a hook");
         }
         Ok(host)
