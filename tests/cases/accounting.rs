@@ -1,6 +1,6 @@
 //! The charge is what the card loses, and not what the arguments suggest.
 
-use crate::harness::{expect, four_gib, one_card, within};
+use crate::harness::{expect, four_gib, needs_the_simulator, one_card, within};
 
 /// After each of these the card must have lost what was charged, give or take one block of the one context.
 #[track_caller]
@@ -23,6 +23,9 @@ fn charge_equals_loss(requests: &[&str]) {
 
 #[test]
 fn thousands_of_small_buffers_cost_the_blocks_they_lie_in() {
+    if needs_the_simulator() {
+        return;
+    }
     charge_equals_loss(&[
         "alloc-many 10000 1",
         "free-many 2",
@@ -35,6 +38,9 @@ fn thousands_of_small_buffers_cost_the_blocks_they_lie_in() {
 
 #[test]
 fn padded_rows_and_opaque_layouts_cost_what_the_driver_takes() {
+    if needs_the_simulator() {
+        return;
+    }
     charge_equals_loss(&[
         "pitch p 1000 1000",
         "array a 1000 1000",
@@ -49,6 +55,9 @@ fn padded_rows_and_opaque_layouts_cost_what_the_driver_takes() {
 
 #[test]
 fn what_is_reported_free_can_be_had_whatever_went_before() {
+    if needs_the_simulator() {
+        return;
+    }
     expect(
         &four_gib(),
         &one_card(),
@@ -64,6 +73,9 @@ fn what_is_reported_free_can_be_had_whatever_went_before() {
 
 #[test]
 fn exactly_what_is_free_can_be_had_where_the_limit_is_no_whole_number_of_blocks() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = crate::common::Container::new("limit = 1000000001\n");
     let said = within(
         &container,

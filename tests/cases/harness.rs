@@ -50,3 +50,15 @@ pub fn expect(container: &Container, machine: &Machine, expected: &[&str]) {
     }
     assert_eq!(said.len(), expected.len() + 4);
 }
+
+/// True where the tests run on the machine's own driver (`CUQUOTA_TEST_DRIVER=real`), after saying so: for cases that set
+/// the simulated card up, or know what it answers.
+pub fn needs_the_simulator() -> bool {
+    let real = crate::common::driver_is_real();
+    if real {
+        crate::common::skip::skip(
+            "this case knows the simulated card: run it without CUQUOTA_TEST_DRIVER=real",
+        );
+    }
+    real
+}

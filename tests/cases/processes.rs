@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::programs::c_program;
 use crate::common::{Container, Machine, Run};
-use crate::harness::{four_gib, lines, one_card};
+use crate::harness::{four_gib, lines, needs_the_simulator, one_card};
 
 /// Contexts that cost little, so that several processes fit.
 fn small_contexts(more: &str) -> Machine {
@@ -13,6 +13,9 @@ fn small_contexts(more: &str) -> Machine {
 
 #[test]
 fn of_requests_that_race_for_one_place_exactly_one_is_granted() {
+    if needs_the_simulator() {
+        return;
+    }
     for delay in ["", ",delay=200us"] {
         let container = Container::new("limit = \"1024MiB\"\n");
         let race = Run::new(c_program("race")).on(&small_contexts(delay)).within(&container);
@@ -23,6 +26,9 @@ fn of_requests_that_race_for_one_place_exactly_one_is_granted() {
 
 #[test]
 fn after_a_storm_of_requests_usage_is_what_it_was() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = four_gib();
     let storm = Run::new(c_program("storm")).on(&small_contexts("")).within(&container);
     let said = lines(storm.args(["32", "2000"]).limit(Duration::from_secs(240)).finish());
@@ -31,6 +37,9 @@ fn after_a_storm_of_requests_usage_is_what_it_was() {
 
 #[test]
 fn what_a_killed_process_held_is_there_within_a_second() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = four_gib();
     let kills = Run::new(c_program("kills")).on(&small_contexts("")).within(&container);
     let said = lines(kills.args(["300", "4032MiB"]).limit(Duration::from_secs(240)).finish());
@@ -39,6 +48,9 @@ fn what_a_killed_process_held_is_there_within_a_second() {
 
 #[test]
 fn a_grandchild_that_lives_on_keeps_nothing_of_a_killed_process() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = four_gib();
     let kills = Run::new(c_program("kills")).on(&small_contexts("")).within(&container);
     let said = lines(kills.args(["30", "4032MiB", "grandchild"]).limit(Duration::from_secs(240)).finish());
@@ -47,6 +59,9 @@ fn a_grandchild_that_lives_on_keeps_nothing_of_a_killed_process() {
 
 #[test]
 fn forked_children_get_the_drivers_own_error_and_change_nothing() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = four_gib();
     let forks = Run::new(c_program("forks")).on(&one_card()).within(&container);
     let said = lines(forks.arg("200").limit(Duration::from_secs(120)).finish());
@@ -55,6 +70,9 @@ fn forked_children_get_the_drivers_own_error_and_change_nothing() {
 
 #[test]
 fn a_fork_before_the_first_call_makes_two_processes_under_one_budget() {
+    if needs_the_simulator() {
+        return;
+    }
     let container = four_gib();
     let said = lines(Run::new(c_program("fork_first")).on(&one_card()).within(&container).finish());
     assert_eq!(said, ["child 0 used 2648", "parent 0 used 2648"]);
@@ -62,6 +80,9 @@ fn a_fork_before_the_first_call_makes_two_processes_under_one_budget() {
 
 #[test]
 fn a_second_process_finds_what_the_first_left() {
+    if needs_the_simulator() {
+        return;
+    }
     let (machine, container) = (one_card(), four_gib());
     let first = Run::new(c_program("harness")).on(&machine).within(&container);
     let mut first = first.args(["init", "device 0", "primary", "alloc a 2GiB", "say ready", "wait"]).spawn();

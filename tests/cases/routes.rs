@@ -2,7 +2,7 @@
 
 use crate::common::programs::{c_build, c_library, c_program};
 use crate::common::{Machine, Run, preload};
-use crate::harness::{four_gib, lines, linked, one_card};
+use crate::harness::{four_gib, lines, linked, needs_the_simulator, one_card};
 
 const ROUTES: [&str; 7] =
     ["dlsym", "default", "next", "dlsym-of-dlsym", "procaddr", "procaddr_v2", "procaddr-of-procaddr"];
@@ -31,6 +31,9 @@ const ANSWERS: [&str; 9] = [
 
 #[test]
 fn every_route_is_limited_from_the_first_allocation() {
+    if needs_the_simulator() {
+        return;
+    }
     let (machine, container) = (one_card(), four_gib());
     for route in ROUTES {
         let run = Run::new(c_program("harness")).on(&machine).within(&container);
@@ -48,6 +51,9 @@ fn every_route_is_limited_from_the_first_allocation() {
 
 #[test]
 fn inner_addresses_that_equal_no_export_are_limited_too() {
+    if needs_the_simulator() {
+        return;
+    }
     let (machine, container) = (Machine::new("16GiB,procaddr=inner"), four_gib());
     for route in ROUTES {
         let run = Run::new(c_program("harness")).on(&machine).within(&container);
@@ -57,6 +63,9 @@ fn inner_addresses_that_equal_no_export_are_limited_too() {
 
 #[test]
 fn a_plugin_linked_against_the_driver_is_limited_however_it_is_opened() {
+    if needs_the_simulator() {
+        return;
+    }
     // Python extension modules are such plug-ins: opened with local scope, their driver is in nobody else's. Those
     // opened with RTLD_DEEPBIND look into their own driver first, and those in a namespace of their own see no other.
     let linked = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"];
