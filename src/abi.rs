@@ -14,6 +14,7 @@ pub const SUCCESS: Code = 0;
 /// `CUresult` values that the library itself answers.
 pub mod cuda {
     use super::Code;
+    pub const INVALID_VALUE: Code = 1;
     pub const OUT_OF_MEMORY: Code = 2;
     pub const NOT_FOUND: Code = 500;
     pub const NOT_PERMITTED: Code = 800;
@@ -151,6 +152,30 @@ pub struct nvmlPciInfo_t {
     pub bus_id: [c_char; 32],
 }
 
+/// `CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS`.
+pub const DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: c_int = 89;
+/// `CU_MEM_ATTACH_GLOBAL`.
+pub const ATTACH_GLOBAL: c_uint = 1;
+/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
+pub const ADVISE_SET_PREFERRED_LOCATION: c_int = 3;
+/// `CU_MEM_ADVISE_SET_ACCESSED_BY`.
+pub const ADVISE_SET_ACCESSED_BY: c_int = 5;
+/// `CU_DEVICE_CPU`: the host, where the interface names it by a device.
+pub const DEVICE_CPU: CUdevice = -1;
+/// `CU_STREAM_PER_THREAD`.
+pub const STREAM_PER_THREAD: CUstream = 2 as CUstream;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+pub const CAPTURE_MODE_RELAXED: c_int = 2;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, an `unsigned`.
+pub const POINTER_ATTRIBUTE_MEMORY_TYPE: c_int = 2;
+/// `CU_MEMORYTYPE_DEVICE`.
+pub const MEMORY_TYPE_DEVICE: c_uint = 2;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_HOST_POINTER`.
+pub const POINTER_ATTRIBUTE_HOST_POINTER: c_int = 4;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
+pub const POINTER_ATTRIBUTE_IS_MANAGED: c_int = 8;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`, an `int`.
+pub const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
 pub const POINTER_ATTRIBUTE_MEMPOOL_HANDLE: c_int = 17;
 /// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, a `cuuint64_t`.

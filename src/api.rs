@@ -29,6 +29,20 @@ macro_rules! hooked_functions {
             cuMemFree = "cuMemFree" @ 2000 plain fn(address: CUdeviceptr_v1) via memory::free_v1: "gives memory back";
             cuMemFree_v2 = "cuMemFree" @ 3020 plain fn(address: CUdeviceptr) via memory::free: "gives memory back";
 
+            cuPointerGetAttribute = "cuPointerGetAttribute" @ 4000 plain fn(value: *mut c_void, attribute: c_int, address: CUdeviceptr) via lazy::pointer_attribute: "tells lazy memory as plain";
+            cuPointerGetAttributes = "cuPointerGetAttributes" @ 7000 plain fn(count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: CUdeviceptr) via lazy::pointer_attributes: "tells lazy memory as plain";
+            cuMemPrefetchAsync = "cuMemPrefetchAsync" @ 8000 plain fn(address: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream) via lazy::prefetch: "answers for lazy memory as for plain";
+            cuMemPrefetchAsync_ptsz = "cuMemPrefetchAsync" @ 8000 per_thread fn(address: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream) via lazy::prefetch: "answers for lazy memory as for plain";
+            cuMemPrefetchAsync_v2 = "cuMemPrefetchAsync" @ 12020 plain fn(address: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: c_uint, stream: CUstream) via lazy::prefetch_v2: "answers for lazy memory as for plain";
+            cuMemPrefetchAsync_v2_ptsz = "cuMemPrefetchAsync" @ 12020 per_thread fn(address: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: c_uint, stream: CUstream) via lazy::prefetch_v2: "answers for lazy memory as for plain";
+            cuMemAdvise = "cuMemAdvise" @ 8000 plain fn(address: CUdeviceptr, bytes: usize, advice: c_int, device: CUdevice) via lazy::advise: "answers for lazy memory as for plain";
+            cuMemAdvise_v2 = "cuMemAdvise" @ 12020 plain fn(address: CUdeviceptr, bytes: usize, advice: c_int, location: CUmemLocation) via lazy::advise_v2: "answers for lazy memory as for plain";
+            cuMemRangeGetAttribute = "cuMemRangeGetAttribute" @ 8000 plain fn(value: *mut c_void, size: usize, attribute: c_int, address: CUdeviceptr, bytes: usize) via lazy::range_attribute: "answers for lazy memory as for plain";
+            cuMemRangeGetAttributes = "cuMemRangeGetAttributes" @ 8000 plain fn(values: *mut *mut c_void, sizes: *mut usize, attributes: *mut c_int, count: usize, address: CUdeviceptr, bytes: usize) via lazy::range_attributes: "answers for lazy memory as for plain";
+            cuStreamAttachMemAsync = "cuStreamAttachMemAsync" @ 6000 plain fn(stream: CUstream, address: CUdeviceptr, bytes: usize, flags: c_uint) via lazy::attach: "answers for lazy memory as for plain";
+            cuStreamAttachMemAsync_ptsz = "cuStreamAttachMemAsync" @ 7000 per_thread fn(stream: CUstream, address: CUdeviceptr, bytes: usize, flags: c_uint) via lazy::attach: "answers for lazy memory as for plain";
+            cuIpcGetMemHandle = "cuIpcGetMemHandle" @ 4010 plain fn(handle: *mut c_void, address: CUdeviceptr) via lazy::ipc_handle: "shares memory with another process, which lazy memory does not allow";
+
             cuMemAllocAsync = "cuMemAllocAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
             cuMemAllocAsync_ptsz = "cuMemAllocAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
             cuMemAllocFromPoolAsync = "cuMemAllocFromPoolAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async: "takes memory of a pool";

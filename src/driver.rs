@@ -85,6 +85,22 @@ driver_functions! {
     fn device_pci = c"cuDeviceGetPCIBusId" (text: *mut c_char, size: c_int, device: CUdevice);
     /// `cuDeviceTotalMem`: physical bytes.
     fn device_total = c"cuDeviceTotalMem_v2" (bytes: *mut usize, device: CUdevice);
+    /// `cuDeviceGetAttribute`.
+    fn device_attribute = c"cuDeviceGetAttribute" (value: *mut c_int, attribute: c_int, device: CUdevice);
+    /// `cuMemAllocManaged`.
+    fn mem_alloc_managed = c"cuMemAllocManaged" (address: *mut CUdeviceptr, bytes: usize, flags: c_uint);
+    /// `cuMemAdvise`, as before 12.2.
+    fn mem_advise = c"cuMemAdvise" (address: CUdeviceptr, bytes: usize, advice: c_int, device: CUdevice);
+    /// `cuMemPrefetchAsync`, as before 12.2.
+    fn mem_prefetch = c"cuMemPrefetchAsync" (address: CUdeviceptr, bytes: usize, to: CUdevice, stream: CUstream);
+    /// `cuMemFree`.
+    fn mem_free = c"cuMemFree_v2" (address: CUdeviceptr);
+    /// `cuStreamSynchronize`.
+    fn stream_synchronize = c"cuStreamSynchronize" (stream: CUstream);
+    /// `cuCtxSynchronize`.
+    fn ctx_synchronize = c"cuCtxSynchronize" ();
+    /// `cuThreadExchangeStreamCaptureMode`: the calling thread's mode, in and out.
+    fn exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (mode: *mut c_int);
     /// `cuMemGetInfo` of the current context's device: physical bytes.
     fn mem_info = c"cuMemGetInfo_v2" (free: *mut usize, total: *mut usize);
     /// `cuMemFreeAsync`.

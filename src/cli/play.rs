@@ -129,6 +129,7 @@ pub fn status(name: &str, place: &StatePlace) -> Result<GpuState, Failure> {
         uuid: [0; 16],
         limit: None,
         used: 0,
+        lazy: 0,
         granted: 0,
         peak: 0,
         refusals: 0,

@@ -8,12 +8,20 @@ type Alloc = unsafe extern "C" fn(*mut CUdeviceptr, usize) -> Code;
 
 /// `cuMemAlloc`.
 pub(super) unsafe fn alloc(call: &Call, next: Alloc, address: *mut CUdeviceptr, bytes: usize) -> Code {
-    // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(address, bytes) };
-    // SAFETY: read after the driver wrote it.
-    granted(call, (!address.is_null()).then_some(bytes as u64), false, ask, || unsafe {
-        (*address, bytes as u64)
-    })
+    let ask = |place: Option<&Place>| {
+        let lazy = place.filter(|place| lazy::is_wanted(call, place, bytes as u64));
+        match lazy.and_then(|place| lazy::make(call, place, bytes as u64)) {
+            Some(given) => {
+                // SAFETY: not NULL where there is a place.
+                unsafe { *address = given };
+                Answer { code: SUCCESS, estimated: true }
+            }
+            // SAFETY: the caller's own arguments.
+            None => Answer::exact(unsafe { next(address, bytes) }),
+        }
+    };
+    // SAFETY: read after it was written.
+    granted(call, (!address.is_null()).then_some(bytes as u64), ask, || unsafe { (*address, bytes as u64) })
 }
 
 type AllocV1 = unsafe extern "C" fn(*mut CUdeviceptr_v1, c_uint) -> Code;
@@ -26,10 +34,10 @@ pub(super) unsafe fn alloc_v1(
     bytes: c_uint,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(address, bytes) };
+    let ask = |_: Option<&Place>| Answer::exact(unsafe { next(address, bytes) });
     let size = u64::from(bytes);
     // SAFETY: read after the driver wrote it.
-    granted(call, (!address.is_null()).then_some(size), false, ask, || unsafe { (u64::from(*address), size) })
+    granted(call, (!address.is_null()).then_some(size), ask, || unsafe { (u64::from(*address), size) })
 }
 
 type AllocManaged = unsafe extern "C" fn(*mut CUdeviceptr, usize, c_uint) -> Code;
@@ -43,10 +51,10 @@ pub(super) unsafe fn alloc_managed(
     flags: c_uint,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(address, bytes, flags) };
+    let ask = |_: Option<&Place>| Answer { code: unsafe { next(address, bytes, flags) }, estimated: true };
     let wanted = (!address.is_null()).then_some(bytes as u64);
     // SAFETY: read after the driver wrote it.
-    granted(call, wanted, true, ask, || unsafe { (*address, bytes as u64) })
+    granted(call, wanted, ask, || unsafe { (*address, bytes as u64) })
 }
 
 /// Rows of a pitched allocation are padded to this at the least; the driver says what they really take.
@@ -68,11 +76,33 @@ pub(super) unsafe fn alloc_pitch(
     height: usize,
     element: c_uint,
 ) -> Code {
-    // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(address, pitch, width, height, element) };
+    let ask = |place: Option<&Place>| {
+        let lazy = place.filter(|place| lazy::is_wanted(call, place, pitched(width as u64, height as u64)));
+        let made = lazy.and_then(|place| {
+            // What a row takes, one row says; the driver judges the arguments by the way.
+            let (mut row, mut taken) = (0, 0);
+            // SAFETY: the outputs are live locals of the types that the driver fills.
+            let code = unsafe { next(&mut row, &mut taken, width, 1, element) };
+            if code != SUCCESS {
+                return None;
+            }
+            // SAFETY: the row was given above, and nobody else has it.
+            unsafe { call.api()?.mem_free(row) }.ok()?;
+            Some((lazy::make(call, place, (taken as u64).checked_mul(height as u64)?)?, taken))
+        });
+        match made {
+            Some((given, taken)) => {
+                // SAFETY: neither is NULL where there is a place.
+                unsafe { (*address, *pitch) = (given, taken) };
+                Answer { code: SUCCESS, estimated: true }
+            }
+            // SAFETY: the caller's own arguments.
+            None => Answer::exact(unsafe { next(address, pitch, width, height, element) }),
+        }
+    };
     let valid = !address.is_null() && !pitch.is_null();
     // SAFETY: read after the driver wrote them.
-    granted(call, valid.then(|| pitched(width as u64, height as u64)), false, ask, || unsafe {
+    granted(call, valid.then(|| pitched(width as u64, height as u64)), ask, || unsafe {
         (*address, (*pitch as u64).saturating_mul(height as u64))
     })
 }
@@ -90,32 +120,46 @@ pub(super) unsafe fn alloc_pitch_v1(
     element: c_uint,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(address, pitch, width, height, element) };
+    let ask = |_: Option<&Place>| Answer::exact(unsafe { next(address, pitch, width, height, element) });
     let valid = !address.is_null() && !pitch.is_null();
     // SAFETY: read after the driver wrote them.
-    granted(call, valid.then(|| pitched(u64::from(width), u64::from(height))), false, ask, || unsafe {
+    granted(call, valid.then(|| pitched(u64::from(width), u64::from(height))), ask, || unsafe {
         (u64::from(*address), u64::from(*pitch) * u64::from(height))
     })
 }
 
+/// What a request was answered.
+struct Answer {
+    code: Code,
+    /// Whether the card may come to hold less than is charged.
+    estimated: bool,
+}
+
+impl Answer {
+    fn exact(code: Code) -> Answer {
+        Answer { code, estimated: false }
+    }
+}
+
 /// The way of every request for addresses: reserve, ask the driver, record what it gave.
 ///
-/// The card may come to hold less than is charged where that is `estimated`. `bytes` is `None` where an output is NULL.
-/// That, a size of 0 and a thread without a context get the driver's own answer.
+/// `ask` is told where the request lands, if it is ours to charge. `bytes` is `None` where an output is NULL. That, a
+/// size of 0 and a thread without a context get the driver's own answer.
 #[inline]
 fn granted(
     call: &Call,
     bytes: Option<u64>,
-    estimated: bool,
-    ask: impl FnOnce() -> Code,
+    ask: impl FnOnce(Option<&Place>) -> Answer,
     given: impl FnOnce() -> (u64, u64),
 ) -> Code {
-    let (Some(bytes), Some(place)) = (bytes.filter(|bytes| *bytes > 0), call.place()) else { return ask() };
+    let (Some(bytes), Some(place)) = (bytes.filter(|bytes| *bytes > 0), call.place()) else {
+        return ask(None).code;
+    };
     let charge = match gate::reserve(call.process, place.gpu, bytes) {
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let code = ask();
+    let Answer { code, estimated } = ask(Some(&place));
     if code == SUCCESS {
         let (address, bytes) = given();
         let record = Record { bytes, owner: Owner::Context(place.context), estimated };
@@ -150,10 +194,14 @@ pub(super) unsafe fn free_v1(call: &Call, next: FreeV1, address: CUdeviceptr_v1)
 pub(super) fn freed(call: &Call, address: u64, ask: impl FnOnce() -> Code) -> Code {
     let process = call.process;
     let Some(taken) = process.allocations.take(address) else { return ask() };
+    let lazy = if taken.record.estimated { process.lazy.take(process, address) } else { None };
     let code = ask();
     if code == SUCCESS {
         gate::freed(process, taken);
     } else {
+        if let Some(piece) = lazy {
+            process.lazy.insert(process, address, piece);
+        }
         gate::not_freed(process, address, taken);
     }
     code

@@ -7,6 +7,7 @@ mod array;
 mod capture;
 mod context;
 mod info;
+mod lazy;
 mod memory;
 mod nvml;
 mod pool;

@@ -144,6 +144,9 @@ pub(super) unsafe fn free_async(
         // SAFETY: the caller's own arguments.
         return unsafe { next(address, stream) };
     }
+    if call.process.lazy.starts_at(address) {
+        return lazy::free_async(call, address, stream);
+    }
     // SAFETY: the caller's own arguments.
     memory::freed(call, address, || unsafe { next(address, stream) })
 }
@@ -181,8 +184,16 @@ type Wait = unsafe extern "C" fn(*mut c_void) -> Code;
 pub(super) unsafe fn synchronized(call: &Call, next: Wait, what: *mut c_void) -> Code {
     // SAFETY: the caller's own argument.
     let code = call.uncharged(|| unsafe { next(what) });
-    call.process.pools.refresh(call.process, call.driver);
+    waited(call);
     code
+}
+
+/// The driver has waited: pools may hold less, and a program that only computes may have been asked to trim.
+fn waited(call: &Call) {
+    call.process.pools.refresh(call.process, call.driver);
+    if !call.process.lazy.is_empty() {
+        call.process.tend();
+    }
 }
 
 type WaitAll = unsafe extern "C" fn() -> Code;
@@ -191,6 +202,6 @@ type WaitAll = unsafe extern "C" fn() -> Code;
 pub(super) unsafe fn context_synchronized(call: &Call, next: WaitAll) -> Code {
     // SAFETY: takes nothing.
     let code = call.uncharged(|| unsafe { next() });
-    call.process.pools.refresh(call.process, call.driver);
+    waited(call);
     code
 }

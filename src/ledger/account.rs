@@ -39,6 +39,8 @@ pub(super) struct Account {
     pub tight: AtomicBool,
     pub refusals: AtomicU64,
     pub context_cost: AtomicU64,
+    /// Bytes of the charge that are backed on touch.
+    pub lazy: AtomicU64,
     /// Our word of what is charged by estimate.
     pub estimated: AtomicU64,
     /// Our shared word when it was last found to say more than this account, and how often in a row it was just that.
@@ -57,6 +59,7 @@ impl Account {
             tight: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
+            lazy: AtomicU64::new(0),
             estimated: AtomicU64::new(0),
             too_high: AtomicU64::new(0),
             times_too_high: AtomicU64::new(0),

@@ -42,6 +42,8 @@ pub struct Header {
     pub last_sweep: AtomicU64,
     /// The container's name from its quota file.
     pub label: [AtomicU64; LABEL / 8],
+    /// How often somebody has asked that lazy memory go to the host.
+    pub trims: AtomicU64,
 }
 
 /// What all processes know of a GPU.
@@ -89,8 +91,8 @@ pub struct Slot {
     pub words: [AtomicU64; GPUS],
     /// What is charged by estimate, a word a GPU, see [`Census`](super::Census).
     pub estimated: [AtomicU64; GPUS],
-    /// Bytes really on the GPU, a GPU. Not used yet.
-    pub resident: [AtomicU64; GPUS],
+    /// Bytes of the charge that are backed on touch, a GPU: the card may hold none of them.
+    pub lazy: [AtomicU64; GPUS],
 }
 
 /// Where the table of GPUs starts.

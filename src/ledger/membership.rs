@@ -37,6 +37,8 @@ pub struct Ledger {
     process: u32,
     pub(super) upkeep: super::upkeep::Schedule,
     pub(super) moves: AtomicU32,
+    /// The last request to trim that we have heard of.
+    pub(super) trims_seen: AtomicU64,
 }
 
 impl Ledger {
@@ -55,6 +57,7 @@ impl Ledger {
             process: std::process::id(),
             upkeep: super::upkeep::Schedule::new(),
             moves: AtomicU32::new(0),
+            trims_seen: AtomicU64::new(0),
         };
         match ledger.join() {
             Ok(region) => {
@@ -291,7 +294,9 @@ impl Ledger {
         }
         for (gpu, _, _) in self.accounts.known() {
             self.tell_estimated(gpu);
+            self.tell_lazy(gpu);
         }
+        self.pass_over_trims();
         // SAFETY: null or a box that an earlier call has leaked.
         if let Some(older) = unsafe { self.previous.swap(old, Ordering::AcqRel).as_ref() } {
             older.abandon();

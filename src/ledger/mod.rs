@@ -28,6 +28,7 @@
 mod account;
 mod estimated;
 pub mod layout;
+mod lazy;
 mod lost;
 mod membership;
 mod place;
@@ -43,6 +44,7 @@ use std::fmt;
 
 pub use account::GpuIndex;
 pub use estimated::Census;
+pub use lazy::request_trim;
 pub use lost::SharingLost;
 pub use membership::Ledger;
 pub use place::find;

@@ -38,6 +38,8 @@ pub struct GpuState {
     pub limit: Option<u64>,
     /// What the living use.
     pub used: u64,
+    /// What of that is backed on touch, so that the card may hold none of it.
+    pub lazy: u64,
     /// What the living use or have leased.
     pub granted: u64,
     /// The most that was seen in use at a time.
@@ -65,6 +67,8 @@ pub struct ProcessState {
     pub alive: bool,
     /// Bytes it uses of each GPU in [`Snapshot::gpus`], in that order.
     pub used: Vec<u64>,
+    /// Bytes of those that are backed on touch, likewise.
+    pub lazy: Vec<u64>,
 }
 
 impl Snapshot {
@@ -99,13 +103,22 @@ fn parse(bytes: &[u8], is_locked: impl Fn(usize) -> io::Result<bool>) -> Snapsho
             .iter()
             .map(|gpu| number(bytes, at + offset_of!(Slot, words) + gpu * size_of::<u64>()))
             .collect();
+        let lazy: Vec<u64> = columns
+            .iter()
+            .zip(&words)
+            .map(|(gpu, word)| {
+                let told = number(bytes, at + offset_of!(Slot, lazy) + gpu * size_of::<u64>());
+                told.min(u64::from(used(*word)) * UNIT)
+            })
+            .collect();
         let pid = small(bytes, at + offset_of!(Slot, pid));
         if pid == 0 && words.iter().all(|word| *word == 0) {
             continue;
         }
         let alive = is_locked(slot).unwrap_or(false);
         if alive {
-            for (gpu, word) in gpus.iter_mut().zip(&words) {
+            for ((gpu, word), lazy) in gpus.iter_mut().zip(&words).zip(&lazy) {
+                gpu.lazy = gpu.lazy.saturating_add(*lazy);
                 gpu.used = gpu.used.saturating_add(u64::from(used(*word)) * UNIT);
                 gpu.granted = gpu.granted.saturating_add(u64::from(held(*word).max(granted(*word))) * UNIT);
             }
@@ -118,6 +131,7 @@ fn parse(bytes: &[u8], is_locked: impl Fn(usize) -> io::Result<bool>) -> Snapsho
             comm: text(bytes, at + offset_of!(Slot, comm), COMM),
             alive,
             used: words.iter().map(|word| u64::from(used(*word)) * UNIT).collect(),
+            lazy,
         });
     }
     Snapshot { label: text(bytes, offset_of!(Header, label), LABEL), gpus, processes }
@@ -130,6 +144,7 @@ fn gpu_state(bytes: &[u8], at: usize) -> GpuState {
         uuid: join([number(bytes, uuid), number(bytes, uuid + 8)]),
         limit: limit_known.then(|| number(bytes, at + offset_of!(Gpu, limit))),
         used: 0,
+        lazy: 0,
         granted: 0,
         peak: number(bytes, at + offset_of!(Gpu, peak)).saturating_mul(UNIT),
         refusals: number(bytes, at + offset_of!(Gpu, refusals)),

@@ -128,12 +128,6 @@ impl Budget {
         }
     }
 
-    /// The limit in bytes on a card of `physical` bytes: `u64::MAX` if unlimited, 0 where the file allows nothing
-    /// on that card.
-    pub fn limit(&self, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> u64 {
-        self.rule(gpu, place, physical).map_or(0, |rule| rule.limit.bytes(physical).unwrap_or(u64::MAX))
-    }
-
     /// What holds on a card of `physical` bytes; `None` where the file allows nothing there. Where the card's place
     /// is not known, the strictest of what may be meant.
     pub fn rule(&self, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> Option<Rule> {

@@ -246,6 +246,7 @@ impl Contexts {
         }
         forget_last();
         for entry in removed {
+            process.lazy.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
             if let Some(index) = entry.gpu.ledger {

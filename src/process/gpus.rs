@@ -2,12 +2,13 @@
 //! environment can turn around.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::abi::{CUdevice, nvmlDevice_t};
-use crate::config::{GpuIdentity, PciAddress};
+use crate::abi::{CUdevice, DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, nvmlDevice_t};
+use crate::config::{GpuIdentity, Growth, PciAddress};
 use crate::driver::Driver;
 use crate::ledger::GpuIndex;
+use crate::log::{self, Level};
 
 use super::Process;
 use super::bus::{self, BusPlace, Visibility};
@@ -22,6 +23,10 @@ pub struct Gpu {
     /// Physical bytes, as the interface that met it first told.
     physical: u64,
     limit: AtomicU64,
+    /// See [`Gpu::lazy_from`].
+    lazy_from: AtomicU64,
+    /// Whether managed memory of this card is paged; false while only NVML has met it.
+    paged: AtomicBool,
     /// What a context seemed to cost when this process last looked, in bytes.
     pub context_share_seen: AtomicU64,
     place: Mutex<BusPlace>,
@@ -41,6 +46,44 @@ impl Gpu {
     /// The most this container may hold here, in bytes; `u64::MAX` if unlimited.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The smallest request, in bytes, that is backed on touch; `u64::MAX` where none is.
+    #[inline]
+    pub fn lazy_from(&self) -> u64 {
+        self.lazy_from.load(Ordering::Relaxed)
+    }
+
+    /// Takes over what the quota file says now; it holds from the next request.
+    fn obey(&self, process: &Process) {
+        let rule = process.budget.rule(&self.identity, self.place(), self.physical);
+        let limit = rule.as_ref().map_or(0, |rule| rule.limit.bytes(self.physical).unwrap_or(u64::MAX));
+        let lazy = rule.filter(|rule| rule.growth == Growth::Lazy && self.paged.load(Ordering::Relaxed));
+        self.limit.store(limit, Ordering::Relaxed);
+        self.lazy_from.store(lazy.map_or(u64::MAX, |rule| rule.lazy_from), Ordering::Relaxed);
+    }
+
+    /// Learns from the driver whether managed memory is paged. Where it is not, nothing can be lazy.
+    fn ask_paged(&self, process: &Process, api: &Driver, device: CUdevice) {
+        let mut paged = 0;
+        // SAFETY: the output is a live local of the type that the driver fills.
+        let asked =
+            unsafe { api.device_attribute(&mut paged, DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) };
+        if asked.is_ok() && paged != 0 {
+            self.paged.store(true, Ordering::Relaxed);
+            return self.obey(process);
+        }
+        let rule = process.budget.rule(&self.identity, self.place(), self.physical);
+        if rule.is_some_and(|rule| rule.growth == Growth::Lazy) {
+            log::say(
+                Level::Warn,
+                format_args!(
+                    "growth = \"lazy\" on {} is not to be had: the GPU has no concurrent access to managed memory; \
+                     allocations are left as they are",
+                    self.identity.uuid_text()
+                ),
+            );
+        }
     }
 }
 
@@ -111,7 +154,9 @@ impl Gpus {
                 Some(buses) => bus::place_of(device, &buses, visibility.as_ref().filter(|_| whole)),
                 None => BusPlace::AtLeast(0),
             };
-            Some(self.meet(process, identity, place, physical as u64))
+            let gpu = self.meet(process, identity, place, physical as u64);
+            gpu.ask_paged(process, Driver::get(driver)?, device);
+            Some(gpu)
         })
     }
 
@@ -152,19 +197,22 @@ impl Gpus {
             let mut best = lock(&gpu.place);
             if best.known().is_none() && place.known().is_some() {
                 *best = place;
-                gpu.limit.store(process.budget.limit(&identity, place, gpu.physical), Ordering::Relaxed);
+                drop(best);
+                gpu.obey(process);
             }
             return gpu;
         }
-        let limit = process.budget.limit(&identity, place, physical);
         let gpu = Box::leak(Box::new(Gpu {
             identity,
             ledger,
             physical,
-            limit: AtomicU64::new(limit),
+            limit: AtomicU64::new(0),
+            lazy_from: AtomicU64::new(u64::MAX),
+            paged: AtomicBool::new(false),
             context_share_seen: AtomicU64::new(0),
             place: Mutex::new(place),
         }));
+        gpu.obey(process);
         known.push(gpu);
         gpu
     }
@@ -172,8 +220,7 @@ impl Gpus {
     /// Takes the limits over from a new version of the quota file; the new ones hold from the next request.
     pub fn refresh_limits(&self, process: &Process) {
         for gpu in lock(&self.known).iter() {
-            let limit = process.budget.limit(&gpu.identity, gpu.place(), gpu.physical);
-            gpu.limit.store(limit, Ordering::Relaxed);
+            gpu.obey(process);
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod bus;
 pub mod contexts;
 pub mod gpus;
 mod identity;
+pub mod lazy;
 pub mod physical;
 pub mod pools;
 mod table;
@@ -29,6 +30,7 @@ use arrays::Arrays;
 use budget::Budget;
 use contexts::Contexts;
 use gpus::Gpus;
+use lazy::Lazy;
 use physical::Physical;
 use pools::Pools;
 
@@ -42,6 +44,8 @@ pub struct Process {
     pub contexts: Contexts,
     /// Its addresses: plain, pitched and managed memory, and what it has from pools.
     pub allocations: Allocations,
+    /// Its allocations that are backed on touch.
+    pub lazy: Lazy,
     /// Its pools.
     pub pools: Pools,
     /// Its handles and mappings of the virtual memory interface.
@@ -69,6 +73,7 @@ impl Process {
             gpus: Gpus::default(),
             contexts: Contexts::default(),
             allocations: Allocations::default(),
+            lazy: Lazy::default(),
             pools: Pools::default(),
             physical: Physical::default(),
             arrays: Arrays::default(),
@@ -106,5 +111,8 @@ impl Process {
             self.gpus.refresh_limits(self);
         }
         self.contexts.look_around(self, now);
+        if self.ledger().is_trim_due() {
+            self.lazy.move_to_host(self);
+        }
     }
 }

@@ -6,3 +6,4 @@ mod common;
 
 mod explain;
 mod hints;
+mod lazy;

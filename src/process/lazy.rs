@@ -1,0 +1,169 @@
+//! Allocations that are backed on touch: managed memory in the place of plain memory, for `growth = "lazy"`.
+//!
+//! To the program each is plain device memory. Here is what tells the two apart, for the few calls to which the
+//! driver answers differently.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::abi::*;
+use crate::driver::Driver;
+use crate::log::{self, Level};
+use crate::policy;
+
+use super::Process;
+use super::contexts::ContextId;
+use super::gpus::Gpu;
+
+/// One allocation.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    /// Its size in bytes, as asked for.
+    pub bytes: u64,
+    /// The card that it is charged to and meant for.
+    pub gpu: &'static Gpu,
+    /// That card, as the driver calls it.
+    pub device: CUdevice,
+    /// The context it was made in.
+    pub context: ContextId,
+    handle: usize,
+    driver: usize,
+}
+
+impl Piece {
+    /// An allocation of `bytes` made in context `handle` of `driver`.
+    pub fn new(
+        bytes: u64,
+        gpu: &'static Gpu,
+        device: CUdevice,
+        context: ContextId,
+        handle: CUcontext,
+        driver: usize,
+    ) -> Piece {
+        Piece { bytes, gpu, device, context, handle: handle as usize, driver }
+    }
+}
+
+/// See the module. Thread-safe.
+#[derive(Default)]
+pub struct Lazy {
+    pieces: RwLock<BTreeMap<u64, Piece>>,
+    /// How many there are, for those who need not look.
+    count: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl Lazy {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether this process does better without: it shares memory in a way that lazy memory does not allow.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// From now on allocations of this process are left as they are; true where that is news.
+    pub fn stop(&self) -> bool {
+        !self.stopped.swap(true, Ordering::Relaxed)
+    }
+
+    /// `piece` lies at `address`, which the driver has just given.
+    pub fn insert(&self, process: &Process, address: u64, piece: Piece) {
+        let mut pieces = self.write();
+        pieces.insert(address, piece);
+        self.count.store(pieces.len(), Ordering::Release);
+        drop(pieces);
+        self.tell(process, piece, true);
+    }
+
+    /// Takes the piece at `address` out, before the driver is asked to free it.
+    pub fn take(&self, process: &Process, address: u64) -> Option<Piece> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut pieces = self.write();
+        let piece = pieces.remove(&address)?;
+        self.count.store(pieces.len(), Ordering::Release);
+        drop(pieces);
+        self.tell(process, piece, false);
+        Some(piece)
+    }
+
+    /// The piece that `address` lies in.
+    #[inline]
+    pub fn at(&self, address: u64) -> Option<Piece> {
+        if self.is_empty() { None } else { self.find(address) }
+    }
+
+    #[cold]
+    fn find(&self, address: u64) -> Option<Piece> {
+        let pieces = self.read();
+        let (start, piece) = pieces.range(..=address).next_back()?;
+        (address - start < piece.bytes).then_some(*piece)
+    }
+
+    /// Whether a piece starts at `address`.
+    #[inline]
+    pub fn starts_at(&self, address: u64) -> bool {
+        !self.is_empty() && self.read().contains_key(&address)
+    }
+
+    /// A context is gone and everything in it.
+    pub fn drop_context(&self, process: &Process, context: ContextId) {
+        if self.is_empty() {
+            return;
+        }
+        let mut pieces = self.write();
+        let all = core::mem::take(&mut *pieces).into_iter();
+        let (gone, rest): (Vec<_>, Vec<_>) = all.partition(|(_, piece)| piece.context == context);
+        *pieces = rest.into_iter().collect();
+        self.count.store(pieces.len(), Ordering::Release);
+        drop(pieces);
+        gone.into_iter().for_each(|(_, piece): (u64, Piece)| self.tell(process, piece, false));
+    }
+
+    /// Moves all pieces to host memory, as the operator asked; they come back as they are touched. Not during a
+    /// capture, which would take the copying for part of its graph.
+    pub fn move_to_host(&self, process: &Process) {
+        if process.captures.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        // The driver is asked outside the lock. A piece that is freed meanwhile is refused there.
+        let pieces: Vec<(u64, Piece)> = self.read().iter().map(|(start, piece)| (*start, *piece)).collect();
+        let mut bytes = 0;
+        for (start, piece) in &pieces {
+            let Some(api) = Driver::get(piece.driver) else { continue };
+            // SAFETY: a context of this process; a dead one is refused.
+            if unsafe { api.ctx_push(piece.handle as CUcontext) }.is_err() {
+                continue;
+            }
+            // SAFETY: a range that is ours as a whole; the stream is the thread's own, which waits for no other.
+            let moved =
+                unsafe { api.mem_prefetch(*start, piece.bytes as usize, DEVICE_CPU, STREAM_PER_THREAD) };
+            bytes += if moved.is_ok() { piece.bytes } else { 0 };
+            let mut popped = core::ptr::null_mut();
+            // SAFETY: the output is a live local; it undoes the push above.
+            let _ = unsafe { api.ctx_pop(&mut popped) };
+        }
+        log::say(Level::Info, format_args!("asked to trim: {bytes} bytes of lazy memory go to the host"));
+    }
+
+    /// Tells the container's other processes how much of the charge gives way.
+    fn tell(&self, process: &Process, piece: Piece, more: bool) {
+        if let Some(index) = piece.gpu.ledger {
+            process.ledger().change_lazy(index, policy::blocks(piece.bytes), more);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Piece>> {
+        self.pieces.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Piece>> {
+        self.pieces.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
