@@ -5,6 +5,8 @@
 mod api;
 #[path = "build/exports.rs"]
 mod exports;
+#[path = "build/probe.rs"]
+mod probe;
 #[path = "build/sim.rs"]
 mod sim;
 
@@ -13,4 +15,5 @@ fn main() {
     exports::build(&out);
     exports::link_unwinder(&out);
     sim::build();
+    probe::build(&out);
 }

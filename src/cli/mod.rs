@@ -9,6 +9,7 @@ mod client;
 mod completions;
 mod demo;
 mod demo_client;
+mod doctor;
 mod explain;
 mod failure;
 mod hook;
@@ -18,6 +19,7 @@ mod play;
 mod run;
 mod session;
 mod sim;
+mod sim_version;
 mod status;
 mod units;
 
@@ -42,6 +44,7 @@ enum Command {
     Check(check::Check),
     Explain(explain::Explain),
     Status(status::Status),
+    Doctor(doctor::Doctor),
     Demo(demo::Demo),
     Cdi(cdi::Cdi),
     Hook(hook::Hook),
@@ -49,6 +52,9 @@ enum Command {
     /// Opens the driver and answers questions on standard input; for `check` and `demo`
     #[command(name = demo_client::NAME, hide = true)]
     DemoClient,
+    /// Goes one route to the driver and asks for memory; for `doctor`
+    #[command(name = doctor::probe::NAME, hide = true)]
+    DoctorProbe(doctor::probe::Arguments),
 }
 
 const EXAMPLES: &str = "\
@@ -82,6 +88,8 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.execute(),
         Command::Explain(explain) => explain.execute(),
         Command::Status(status) => status.execute(),
+        Command::Doctor(doctor) => doctor.execute(),
+        Command::DoctorProbe(arguments) => doctor::probe::execute(&arguments),
         Command::Demo(demo) => demo.execute(),
         Command::Cdi(cdi) => cdi.execute(),
         Command::Hook(hook) => hook.execute(),

@@ -1,5 +1,6 @@
 //! The simulated driver that the executable carries.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use cuquota::config::{Size, exact};
 
 use super::failure::{Context, Failure};
+use super::sim_version;
 
 /// The two libraries, by the names that programs link to. Programs also open the names without a version.
 const LIBRARIES: [(&str, &str, &[u8]); 2] = [
@@ -38,7 +40,11 @@ impl Sim {
         std::fs::create_dir(&libraries).context(format_args!("create {}", libraries.display()), fresh)?;
         for (soname, name, bytes) in LIBRARIES {
             let path = libraries.join(soname);
-            let written = std::fs::write(&path, bytes).and_then(|()| symlink(soname, libraries.join(name)));
+            let bytes = match sim_version::asked(&spec) {
+                Some(version) => Cow::Owned(sim_version::as_of(bytes, version)?),
+                None => Cow::Borrowed(bytes),
+            };
+            let written = std::fs::write(&path, &bytes).and_then(|()| symlink(soname, libraries.join(name)));
             written.context(format_args!("write {}", path.display()), fresh)?;
         }
         let created = std::fs::create_dir_all(&cards);

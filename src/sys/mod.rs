@@ -11,6 +11,7 @@ pub mod mapping;
 pub(crate) mod object;
 pub(crate) mod output;
 mod privilege;
+pub mod probe;
 mod signals;
 
 pub use privilege::runs_with_raised_privilege;
