@@ -6,6 +6,7 @@
  *   live N BYTES    keep N allocations of BYTES, no more and no less
  *   pairs N BYTES   N times allocate and free at once: nanoseconds for all
  *   swaps N BYTES   N times free one of the live allocations at random, and allocate another: the same
+ *   pooled N BYTES  N times allocate from the device's pool and free: the same
  *   info N          N times cuMemGetInfo: the same
  *   dlsym N NAME    N times look up NAME in the C library, and in libcuda where it begins with "cu": the same
  *   pointers        for every name on standard input up to "end": where it leads, as FILE+OFFSET; "@NAME" asks
@@ -24,6 +25,8 @@
 
 static CUresult (*mem_alloc)(CUdeviceptr *, size_t);
 static CUresult (*mem_free)(CUdeviceptr);
+static CUresult (*mem_alloc_async)(CUdeviceptr *, size_t, CUstream);
+static CUresult (*mem_free_async)(CUdeviceptr, CUstream);
 static CUresult (*mem_info)(size_t *, size_t *);
 static void *driver, *libc, *nvml;
 
@@ -55,6 +58,8 @@ static void start(void)
     CUresult (*set_current)(CUcontext) = function_of(driver, "cuCtxSetCurrent");
     mem_alloc = function_of(driver, "cuMemAlloc_v2");
     mem_free = function_of(driver, "cuMemFree_v2");
+    mem_alloc_async = function_of(driver, "cuMemAllocAsync");
+    mem_free_async = function_of(driver, "cuMemFreeAsync");
     mem_info = function_of(driver, "cuMemGetInfo_v2");
     CUcontext context;
     check(init(0), "cuInit");
@@ -80,6 +85,15 @@ static void pairs(size_t count, size_t bytes)
     for (size_t i = 0; i < count; i++) {
         check(mem_alloc(&address, bytes), "cuMemAlloc_v2");
         check(mem_free(address), "cuMemFree_v2");
+    }
+}
+
+static void pooled(size_t count, size_t bytes)
+{
+    CUdeviceptr address;
+    for (size_t i = 0; i < count; i++) {
+        check(mem_alloc_async(&address, bytes, NULL), "cuMemAllocAsync");
+        check(mem_free_async(address, NULL), "cuMemFreeAsync");
     }
 }
 
@@ -193,6 +207,9 @@ int main(void)
         } else if (sscanf(line, "swaps %zu %zu", &count, &bytes) == 2) {
             swaps(count / 8, bytes);
             TIMED(swaps(count, bytes));
+        } else if (sscanf(line, "pooled %zu %zu", &count, &bytes) == 2) {
+            pooled(count / 8, bytes);
+            TIMED(pooled(count, bytes));
         } else if (sscanf(line, "info %zu", &count) == 1) {
             infos(count / 8);
             TIMED(infos(count));

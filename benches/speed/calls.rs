@@ -29,7 +29,7 @@ pub fn live_allocations(bench: &Bench, report: &mut dyn FnMut(Row)) {
             report(Row::timed(format!("alloc+free {size}, {live} live"), Unit::Nanoseconds, PAIR, took));
             let took = duel.race(bench.rounds, BATCH, |batch| format!("swaps {batch} {bytes}"));
             let what = format!("free at random + alloc {size}, {live} live");
-            report(Row::timed(what, Unit::Nanoseconds, PAIR, took));
+            report(Row::timed(what, Unit::Nanoseconds, None, took));
         }
     }
 }
@@ -72,6 +72,14 @@ pub fn memory_info(bench: &Bench, report: &mut dyn FnMut(Row)) {
     let took = duel.race(bench.rounds, BATCH, |batch| format!("info {batch}"));
     report(Row::timed("cuMemGetInfo, 64 processes", Unit::Nanoseconds, None, took));
     drop(neighbours);
+}
+
+/// Allocation and free from the device's pool, for which the driver is asked what the pool holds.
+pub fn pools(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    let container = bench.container();
+    let mut duel = Duel::new(&bench.machine, &container);
+    let took = duel.race(bench.rounds, BATCH, |batch| format!("pooled {batch} {SMALL}"));
+    report(Row::timed("cuMemAllocAsync + cuMemFreeAsync", Unit::Nanoseconds, None, took));
 }
 
 /// `dlsym` of names that are not hooked.

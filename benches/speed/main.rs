@@ -38,6 +38,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("live", calls::live_allocations),
     ("processes", calls::processes),
     ("info", calls::memory_info),
+    ("pools", calls::pools),
     ("dlsym", calls::foreign_look_ups),
     ("pointers", static_costs::pointers),
     ("start", starts::a_program_without_cuda),

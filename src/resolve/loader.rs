@@ -154,7 +154,9 @@ unsafe extern "C" fn pick_dlvsym<const COPY: usize>(
     }
 }
 
-/// Answers a look-up of one of our names: what it would find without this library, and then its hook.
+/// Answers a look-up of one of our names: what it would find without this library, and then its hook. Not inlined, so
+/// that the look-up of a foreign name saves no registers for it.
+#[inline(never)]
 fn pick(
     wanted: Name,
     handle: *mut c_void,

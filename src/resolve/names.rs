@@ -136,10 +136,20 @@ pub unsafe fn find(name: *const c_char) -> Option<Name> {
     if !may_be_ours {
         return None;
     }
+    // SAFETY: as the caller promises.
+    unsafe { find_whole(name.cast()) }
+}
+
+/// [`find`] for a name that begins like one of ours. Not inlined, so that those that do not save no registers for it.
+///
+/// # Safety
+/// `name` is a C string.
+#[inline(never)]
+unsafe fn find_whole(name: *const c_char) -> Option<Name> {
     // This may call the C library's `strlen`, or somebody's who stands in front of it and looks his own functions up at
     // that moment: under names that have been turned away above.
     // SAFETY: a C string, as the caller promises.
-    let name = unsafe { CStr::from_ptr(name.cast()) }.to_bytes();
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     if !LENGTHS.contains(&name.len()) {
         return None;
     }

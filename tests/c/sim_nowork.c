@@ -28,6 +28,8 @@ int main(void)
 {
     pthread_t thread[THREADS];
     CUdeviceptr pooled = 5;
+    CUmemoryPool pool;
+    unsigned long long held = 1;
     size_t have, all;
     OK(cuInit(0));
     for (int i = 0; i < THREADS; i++)
@@ -42,6 +44,9 @@ int main(void)
     EXPECT(all, 16 * GIB);
     EXPECT(have, all);
     OK(cuMemAllocAsync(&pooled, MIB, NULL));
+    OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pooled));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held));
+    EXPECT(held, 0);
     OK(cuMemFreeAsync(pooled, NULL));
     EXPECT(cuMemAlloc_v2(&pooled, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT(simgpu_call_count("cuMemAlloc_v2"), 0); /* not even counted */

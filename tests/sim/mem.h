@@ -191,5 +191,8 @@ extern bool sim_no_work;
 CUresult sim_nowork_alloc(CUdeviceptr *ptr, size_t bytes);
 CUresult sim_nowork_free(CUdeviceptr ptr);
 CUresult sim_nowork_info(size_t *free_bytes, size_t *total_bytes);
+/* Everything is of one pool, which holds nothing. */
+CUresult sim_nowork_pool_handle(CUmemoryPool *pool, CUdeviceptr ptr);
+CUresult sim_nowork_pool_bytes(CUmemPool_attribute attribute, uint64_t *bytes);
 
 #endif

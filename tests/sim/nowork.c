@@ -93,6 +93,23 @@ CUresult sim_nowork_info(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
+CUresult sim_nowork_pool_handle(CUmemoryPool *pool, CUdeviceptr ptr)
+{
+    static struct { char any; } only;
+    if (!pool || ptr < LARGE_BASE)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pool = (CUmemoryPool)&only;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_nowork_pool_bytes(CUmemPool_attribute attribute, uint64_t *bytes)
+{
+    if (!bytes || attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = 0;
+    return CUDA_SUCCESS;
+}
+
 __attribute__((constructor)) static void learn(void)
 {
     const struct sim_spec *spec = sim_spec();

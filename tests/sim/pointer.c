@@ -152,8 +152,14 @@ static CUresult set(const void *value, CUpointer_attribute attribute, CUdevicept
     return CUDA_SUCCESS;
 }
 
-SIM_EXPORT(cuPointerGetAttribute, (void *out, CUpointer_attribute attribute, CUdeviceptr ptr),
-           get(out, attribute, ptr))
+SIM_API CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    if (sim_no_work && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        return sim_nowork_pool_handle(out, ptr);
+    SIM_ENTER(cuPointerGetAttribute);
+    SIM_LOCKED();
+    return get(out, attribute, ptr);
+}
 SIM_EXPORT(cuPointerGetAttributes,
            (unsigned count, CUpointer_attribute *attributes, void **out, CUdeviceptr ptr),
            get_many(count, attributes, out, ptr))

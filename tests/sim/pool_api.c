@@ -282,8 +282,14 @@ static CUresult set_pool_at(const CUmemLocation *location, CUmemAllocationType t
 SIM_EXPORT(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps *props), create(out, props))
 SIM_EXPORT(cuMemPoolDestroy, (CUmemoryPool pool), destroy(pool))
 SIM_EXPORT(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), trim(pool, keep))
-SIM_EXPORT(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
-           get_attribute(pool, attribute, value))
+SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (sim_no_work)
+        return sim_nowork_pool_bytes(attribute, value);
+    SIM_ENTER(cuMemPoolGetAttribute);
+    SIM_LOCKED();
+    return get_attribute(pool, attribute, value);
+}
 SIM_EXPORT(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
            set_attribute(pool, attribute, value))
 SIM_EXPORT(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),
