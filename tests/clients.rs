@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use common::programs::lock;
+use common::python::environment;
 use common::skip::skip;
 use common::{Container, GIB, Machine, Run, target_dir};
 
@@ -23,37 +24,8 @@ fn clients_dir() -> PathBuf {
 /// The Python of an environment that holds exactly `requirements.txt`, made once and kept below `target`.
 fn python() -> Result<PathBuf, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    MADE.get_or_init(make_environment).clone()
-}
-
-fn make_environment() -> Result<PathBuf, String> {
-    let requirements = clients_dir().join("requirements.txt");
-    let wanted = fs::read_to_string(&requirements).expect("the list of requirements");
-    let dir = target_dir().join("clients-venv");
-    let (python, made) = (dir.join("bin/python"), dir.join("made-from.txt"));
-    let _lock = lock(&target_dir().join("clients-venv.lock"));
-    if fs::read_to_string(&made).is_ok_and(|from| from == wanted) {
-        return Ok(python);
-    }
-    if dir.exists() {
-        fs::remove_dir_all(&dir).expect("an outdated environment to remove");
-    }
-    let base = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
-    outside(Command::new(&base).args(["-m", "venv"]).arg(&dir)).map_err(|e| {
-        format!(
-            "the client programs need Python 3.11 or newer with its venv module (Debian: python3-venv): {e}"
-        )
-    })?;
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
-        .arg(&requirements);
-    outside(&mut pip).map_err(|e| {
-        format!(
-            "the client programs come from a Python package index that pip can reach (see `pip config`): {e}"
-        )
-    })?;
-    fs::write(&made, wanted).expect("a note of what the environment holds");
-    Ok(python)
+    let make = || environment("clients", &clients_dir().join("requirements.txt"));
+    MADE.get_or_init(make).clone()
 }
 
 /// The client that uses cudarc, a package of its own with its own lock file.

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod programs;
+pub mod python;
 pub mod run;
 pub mod skip;
 

@@ -27,36 +27,48 @@ const PACKAGES: [&str; 15] = [
     "util-linux",
 ];
 
+/// What a compiler needs on top.
+const COMPILER: [&str; 4] = ["binutils", "gcc", "libc6-dev", "tar"];
+
 /// A user who is not root.
 pub const USER: &str = "worker";
 
 /// The directory of the root, made once. The error says what is missing.
 pub fn rootfs() -> Result<PathBuf, String> {
+    root("base", &PACKAGES)
+}
+
+/// The same with a C compiler.
+pub fn with_compiler() -> Result<PathBuf, String> {
+    root("compiler", &[PACKAGES.as_slice(), &COMPILER].concat())
+}
+
+fn root(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let dir = target_dir().join("tests-containers");
     fs::create_dir_all(&dir).expect("a directory for images");
     let _lock = lock(&dir.join("lock"));
-    let made = dir.join("base");
+    let made = dir.join(name);
     if made.exists() {
         return Ok(made);
     }
-    let fresh = dir.join("base.new");
+    let fresh = made.with_extension("new");
     if fresh.exists() {
         fs::remove_dir_all(&fresh).expect("what an interrupted run left to go");
     }
     fs::create_dir(&fresh).expect("a directory for the root");
-    fill(&fresh)?;
+    fill(&fresh, packages)?;
     fs::rename(&fresh, &made).expect("the root in place");
     Ok(made)
 }
 
-fn fill(root: &Path) -> Result<(), String> {
+fn fill(root: &Path, packages: &[&str]) -> Result<(), String> {
     let mut paths = BTreeSet::new();
     for name in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
         if Path::new("/").join(name).is_symlink() {
             paths.insert(name.to_string());
         }
     }
-    let mut listed = text(Command::new("dpkg-query").arg("-L").args(closure()?))?;
+    let mut listed = text(Command::new("dpkg-query").arg("-L").args(closure(packages)?))?;
     listed.push_str("/etc/pam.d/common-auth\n/etc/pam.d/common-account\n/etc/pam.d/common-password\n");
     listed
         .push_str("/etc/pam.d/common-session\n/etc/pam.d/common-session-noninteractive\n/etc/pam.d/other\n");
@@ -95,12 +107,16 @@ fn fill(root: &Path) -> Result<(), String> {
     file("etc/passwd", &format!("root:x:0:0::/root:/bin/bash\n{USER}:x:1000:1000::/tmp:/bin/bash\n"));
     file("etc/group", &format!("root:x:0:\n{USER}:x:1000:\n"));
     file("etc/shadow", &format!("root:*:19000:0:99999:7:::\n{USER}:*:19000:0:99999:7:::\n"));
+    if root.join("usr/bin/gcc").is_symlink() {
+        // Debian chooses this one when the package is installed.
+        std::os::unix::fs::symlink("gcc", root.join("usr/bin/cc")).expect("the compiler's other name");
+    }
     text(Command::new("chmod").arg("1777").arg(root.join("tmp")).arg(root.join("var/tmp")))?;
     Ok(())
 }
 
 /// The packages, and all installed ones that they depend on.
-fn closure() -> Result<BTreeSet<String>, String> {
+fn closure(packages: &[&str]) -> Result<BTreeSet<String>, String> {
     let format = "${Package}\t${Pre-Depends}, ${Depends}\t${Provides}\n";
     let all = text(Command::new("dpkg-query").args(["-W", "-f", format]))?;
     let mut depends: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -112,7 +128,7 @@ fn closure() -> Result<BTreeSet<String>, String> {
             needs.split([',', '|']).filter_map(|need| need.split([' ', ':', '(']).find(|w| !w.is_empty()));
         depends.insert(name, names.collect());
     }
-    let (mut found, mut queue) = (BTreeSet::new(), PACKAGES.to_vec());
+    let (mut found, mut queue) = (BTreeSet::new(), packages.to_vec());
     while let Some(name) = queue.pop() {
         // perl and debconf are for installing, not for running.
         if name.starts_with("perl") || name.starts_with("debconf") || !depends.contains_key(name) {

@@ -19,6 +19,9 @@ const CARDS: &str = "/cards";
 /// The name of the image that podman and docker run.
 pub const IMAGE: &str = "cuquota-test/base:1";
 
+/// For podman: where limits may not be raised, its defaults that ask for more must go.
+pub const LIMITS: [&str; 2] = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     Runc,
@@ -95,6 +98,17 @@ impl Host {
         self.dir.path().join("containers")
     }
 
+    /// What a program in a container needs to find the simulated machine, as flags of podman and docker.
+    pub fn simulated(&self) -> Vec<String> {
+        let built = target_dir();
+        let mut flags = vec![
+            format!("--volume={0}:{0}:ro", built.display()),
+            format!("--volume={}:{CARDS}", self.machine.cards_dir().display()),
+        ];
+        flags.extend(variables().into_iter().map(|(name, value)| format!("--env={name}={value}")));
+        flags
+    }
+
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -116,6 +130,15 @@ impl Host {
     }
 }
 
+/// Variables by which programs find the simulated machine.
+pub fn variables() -> [(&'static str, String); 3] {
+    [
+        ("SIMGPU_SPEC", "16GiB".to_string()),
+        ("SIMGPU_DIR", CARDS.to_string()),
+        ("LD_LIBRARY_PATH", sim_dir().display().to_string()),
+    ]
+}
+
 impl Boxed<'_> {
     pub fn name(&self) -> &str {
         &self.name
@@ -133,9 +156,7 @@ impl Boxed<'_> {
             Engine::Podman => {
                 let run =
                     Run::new("podman").args(podman_storage()).args(["run", "--rm", "-i", "--network=none"]);
-                // Where the limits may not be raised, the defaults that ask for more must go.
-                let run = run.args(["--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"]);
-                let run = run.arg("--hooks-dir").arg(self.host.hooks());
+                let run = run.args(LIMITS).arg("--hooks-dir").arg(self.host.hooks());
                 self.flags(run).arg(self.image()).args(args.to_vec())
             }
             Engine::Docker => {
@@ -179,23 +200,16 @@ impl Boxed<'_> {
 
     /// Variables by which its programs find the simulated machine.
     fn variables(&self) -> Vec<String> {
-        let machine = [
-            ("SIMGPU_SPEC", "16GiB".to_string()),
-            ("SIMGPU_DIR", CARDS.to_string()),
-            ("LD_LIBRARY_PATH", sim_dir().display().to_string()),
-        ];
+        let machine = variables();
         machine.iter().chain(&self.want.env).map(|(name, value)| format!("{name}={value}")).collect()
     }
 
     /// What podman and docker understand alike.
     fn flags(&self, run: Run) -> Run {
-        let mut run = run.arg("--name").arg(&self.name);
-        for variable in self.variables() {
-            run = run.arg("--env").arg(variable);
+        let mut run = run.arg("--name").arg(&self.name).args(self.host.simulated());
+        for (name, value) in &self.want.env {
+            run = run.arg("--env").arg(format!("{name}={value}"));
         }
-        let built = target_dir();
-        run = run.arg("--volume").arg(format!("{0}:{0}:ro", built.display()));
-        run = run.arg("--volume").arg(format!("{}:{CARDS}", self.host.machine.cards_dir().display()));
         for (from, to) in &self.want.mounts {
             run = run.arg("--volume").arg(format!("{}:{to}:ro", from.display()));
         }
