@@ -179,7 +179,7 @@ fn link(dir: &Path, name: &str, objects: &[&Path], exports: &Path) {
     cc.arg(format!("-Wl,-soname,{soname}")).arg(format!("-Wl,--version-script={}", exports.display()));
     // Beside it and then over it: a running program keeps the library that it has mapped.
     let fresh = dir.join(format!("{soname}.new"));
-    cc.arg("-o").arg(&fresh).args(objects);
+    cc.arg("-o").arg(&fresh).args(objects).arg("-ldl");
     run(cc);
     fs::rename(&fresh, dir.join(&soname)).unwrap_or_else(|e| panic!("cannot put {soname} in place: {e}"));
     let short = dir.join(name);

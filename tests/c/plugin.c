@@ -9,6 +9,7 @@
 extern CUresult cuInit(unsigned), cuMemAlloc_v2(CUdeviceptr *, size_t);
 extern CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice), cuCtxSetCurrent(CUcontext);
 
+void run(void);
 void run(void) {
     CUcontext context;
     CUdeviceptr address;
@@ -29,4 +30,11 @@ void run(void) {
     printf("within the budget %d\n", cuMemAlloc_v2(&address, 1ull << 30));
     /* Its own copy of the C library may not see the program's end. */
     fflush(stdout);
+}
+
+/* Where the driver loads it as a tool (CUDA_INJECTION64_PATH). */
+int InitializeInjection(void);
+int InitializeInjection(void) {
+    run();
+    return 1;
 }

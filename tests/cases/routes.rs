@@ -106,6 +106,68 @@ fn a_plugin_that_only_its_opener_can_find_is_limited_too() {
 }
 
 #[test]
+fn a_tool_that_the_driver_loads_is_limited_like_the_program() {
+    let tool = c_build("plugin", &["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
+    let (machine, container) = (one_card(), four_gib());
+    let run = Run::new(c_program("harness")).on(&machine).within(&container);
+    // It runs inside the program's cuInit, and what it keeps counts.
+    let run = run.env("CUDA_INJECTION64_PATH", tool).args(["init", "device 0", "primary", "alloc a 3GiB"]);
+    assert_eq!(
+        lines(run.finish()),
+        [
+            "direct 2",
+            "own dlsym 2",
+            "opened 2",
+            "by the driver's own look-up 2",
+            "within the budget 0",
+            "init -> 0",
+            "device 0 -> 0",
+            "primary -> 0",
+            "alloc a 3GiB -> 2"
+        ]
+    );
+}
+
+#[test]
+fn two_copies_of_the_driver_are_each_served_by_their_own_functions() {
+    let (machine, container) = (one_card(), four_gib());
+    let copies = crate::common::temp_dir("copies");
+    let copy = |name: &str| {
+        let path = copies.path().join(name);
+        std::fs::copy(crate::common::sim_dir().join("libcuda.so.1"), &path).unwrap();
+        path
+    };
+    let run = Run::new(c_program("two_drivers")).on(&machine).within(&container);
+    assert_eq!(
+        lines(run.arg(copy("libcuda.so.1")).arg(copy("another.so")).finish()),
+        [
+            "first: 5 GiB 2, 2 GiB 0, asked of it 1, of the other 0",
+            "second: 2 GiB 2, 1 GiB 0, asked of it 1, of the other 0",
+            "freed: first 0, second 0, free again 3496 MiB"
+        ]
+    );
+}
+
+#[test]
+fn other_interposers_keep_working_before_and_behind_the_library() {
+    let other = c_library("interposer");
+    let (machine, container) = (one_card(), four_gib());
+    let ours = crate::common::preload();
+    let list = |first: &std::path::Path, second: &std::path::Path| {
+        format!("{}:{}", first.display(), second.display())
+    };
+    for preloads in [list(&ours, &other), list(&other, &ours)] {
+        for (program, route) in [(linked(), "link"), (linked(), "dlsym"), (c_program("harness"), "dlsym")] {
+            let run = Run::new(program).on(&machine).within(&container).env("LD_PRELOAD", &preloads);
+            let finished = run.env("HARNESS_ROUTE", route).args(COMMANDS).finish().success();
+            let said: Vec<&str> = finished.stdout.lines().collect();
+            assert_eq!(said, ANSWERS, "{preloads} {route}");
+            assert_eq!(finished.stderr, "interposer: 2 allocations\n", "{preloads} {route}");
+        }
+    }
+}
+
+#[test]
 fn dlvsym_finds_hooks_where_it_can_look_into_a_driver() {
     // It finds nothing in libraries that need versions of others without naming their own, as the driver's are.
     let driver =

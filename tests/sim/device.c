@@ -3,8 +3,11 @@
 
 #include "identity.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Set by the first cuInit that finds the machine good, and never changed: ordinals are for a process's life. */
@@ -21,6 +24,19 @@ int sim_device_card(CUdevice device)
     return device >= 0 && device < visible_count ? (int)visible[device] : -1;
 }
 
+/* A tool that the user wants in every program that uses the GPU. */
+static void inject_tool(void)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *tool = path && *path ? dlopen(path, RTLD_NOW) : NULL;
+    int (*initialise)(void) = tool ? (int (*)(void))dlsym(tool, "InitializeInjection") : NULL;
+    if (initialise)
+        initialise();
+}
+
+static pthread_once_t tool_once = PTHREAD_ONCE_INIT;
+static __thread bool injecting;
+
 SIM_API CUresult cuInit(unsigned flags)
 {
     SIM_ENTER_ALWAYS(cuInit);
@@ -34,7 +50,14 @@ SIM_API CUresult cuInit(unsigned flags)
         if (!visible_count)
             visible_count = (int)sim_visible_cards(spec, visible);
     }
-    return visible_count ? sim_start() : CUDA_ERROR_NO_DEVICE;
+    CUresult started = visible_count ? sim_start() : CUDA_ERROR_NO_DEVICE;
+    if (started == CUDA_SUCCESS && !injecting) {
+        /* The tool calls cuInit as well. */
+        injecting = true;
+        pthread_once(&tool_once, inject_tool);
+        injecting = false;
+    }
+    return started;
 }
 
 SIM_API CUresult cuDriverGetVersion(int *version)

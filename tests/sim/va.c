@@ -1,8 +1,10 @@
 /* Device addresses: which are taken, and the table from an address to what lies there. */
+#define _GNU_SOURCE
 #include "mem.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct extent {
     uint64_t base, span;
@@ -43,17 +45,35 @@ static void erase(struct space *space, size_t at)
     memmove(&space->extents[at], &space->extents[at + 1], (space->count - at) * sizeof *space->extents);
 }
 
+/* Several copies of the driver in one process hand out different addresses, as those of one machine do: each claims a
+ * place by reserving the page that no device address ever is in. */
+#define COPIES 4
+static uint64_t place_among_copies(void)
+{
+    static uint64_t place = COPIES;
+    for (uint64_t i = 0; place == COPIES && i < COPIES; i++) {
+        void *claim = (void *)(uintptr_t)(CARD_BASE - (i + 1) * 4096);
+        void *got = mmap(claim, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (got == claim)
+            place = i;
+        else if (got != MAP_FAILED)
+            munmap(got, 4096); /* a kernel that does not know the flag */
+    }
+    return place % COPIES;
+}
+
 static struct space *space_of(enum sim_range range)
 {
     struct space *space = &spaces[range];
     if (space->span)
         return space;
+    uint64_t copy = place_among_copies();
     if (range == SIM_RANGE_LOW)
         space->base = LOW_BASE, space->span = LOW_SPAN;
     else if (range == SIM_RANGE_VMM)
-        space->base = VMM_BASE, space->span = VMM_SPAN;
+        space->span = VMM_SPAN / COPIES, space->base = VMM_BASE + copy * space->span;
     else
-        space->base = CARD_BASE + (uint64_t)range * CARD_SPAN, space->span = CARD_SPAN;
+        space->span = CARD_SPAN / COPIES, space->base = CARD_BASE + (uint64_t)range * CARD_SPAN + copy * space->span;
     insert(space, 0, (struct extent){space->base, space->span});
     return space;
 }
