@@ -7,6 +7,7 @@ mod harness;
 
 mod accounting;
 mod contexts;
+mod lifecycle;
 mod managed;
 mod memory_info;
 mod nvml;
