@@ -16,11 +16,13 @@ mod hook;
 mod library;
 mod out;
 mod play;
+mod resident;
 mod run;
 mod session;
 mod sim;
 mod sim_version;
 mod status;
+mod trim;
 mod units;
 
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ enum Command {
     Explain(explain::Explain),
     Status(status::Status),
     Doctor(doctor::Doctor),
+    Trim(trim::Trim),
     Demo(demo::Demo),
     Cdi(cdi::Cdi),
     Hook(hook::Hook),
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Status(status) => status.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::DoctorProbe(arguments) => doctor::probe::execute(&arguments),
+        Command::Trim(trim) => trim.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Cdi(cdi) => cdi.execute(),
         Command::Hook(hook) => hook.execute(),

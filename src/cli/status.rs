@@ -10,6 +10,7 @@ use cuquota::ledger::{self, GpuState, ProcessState, SharingLost, Snapshot};
 use serde_json::{Value, json};
 
 use super::failure::{Context, Failure};
+use super::resident::Residents;
 use super::units::human;
 use super::{out, units};
 
@@ -39,26 +40,23 @@ Examples:
 Exit codes: 0, also where no program has used a GPU; 1 if there is state that cannot be read.";
 
 /// One file of state, and what is in it.
-struct Found {
-    path: PathBuf,
-    here: bool,
-    state: Result<Snapshot, SharingLost>,
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether programs started here share it.
+    pub here: bool,
+    /// What is in it.
+    pub state: Result<Snapshot, SharingLost>,
 }
 
 impl Status {
     pub fn execute(self) -> Result<ExitCode, Failure> {
-        let place = match self.state {
-            Some(dir) => {
-                // A name that is mistyped must not read as a container that uses nothing.
-                dir.read_dir()
-                    .context(format_args!("list {}", dir.display()), "name the directory of the state")?;
-                StatePlace::Explicit(dir)
-            }
-            None => Source::locate().map_or(StatePlace::Default, |source| source.state),
-        };
+        let place = place(self.state)?;
         let found = find(&place);
+        let residents = Residents::look(found.iter().filter_map(|found| found.state.as_ref().ok()));
         if self.json {
-            let containers: Vec<Value> = found.iter().map(container_json).collect();
+            let containers: Vec<Value> =
+                found.iter().map(|found| container_json(found, &residents)).collect();
             out::print_json(&json!({ "containers": containers }))?;
         } else if found.is_empty() {
             let places: Vec<String> = place.candidates().map(|dir| dir.display().to_string()).collect();
@@ -67,7 +65,8 @@ impl Status {
                 places.join(", ")
             ))?;
         } else {
-            let containers: Vec<String> = found.iter().map(container_text).collect();
+            let containers: Vec<String> =
+                found.iter().map(|found| container_text(found, &residents)).collect();
             out::print(&containers.join("\n"))?;
         }
         let readable = found.iter().all(|found| found.state.is_ok());
@@ -75,8 +74,21 @@ impl Status {
     }
 }
 
+/// Where to look: in `dir`, or where programs started here keep their state.
+pub fn place(dir: Option<PathBuf>) -> Result<StatePlace, Failure> {
+    match dir {
+        Some(dir) => {
+            // A name that is mistyped must not read as a container that uses nothing.
+            dir.read_dir()
+                .context(format_args!("list {}", dir.display()), "name the directory of the state")?;
+            Ok(StatePlace::Explicit(dir))
+        }
+        None => Ok(Source::locate().map_or(StatePlace::Default, |source| source.state)),
+    }
+}
+
 /// Every ledger in the directories of `place`; that of programs started here comes first.
-fn find(place: &StatePlace) -> Vec<Found> {
+pub fn find(place: &StatePlace) -> Vec<Found> {
     let here = ledger::find(place);
     let paths: BTreeSet<PathBuf> = place.candidates().flat_map(ledgers_in).collect();
     let mut found: Vec<Found> = paths
@@ -98,7 +110,7 @@ fn ledgers_in(dir: &Path) -> Vec<PathBuf> {
     entries.into_iter().flatten().flatten().map(|entry| entry.path()).filter(named).collect()
 }
 
-fn container_text(found: &Found) -> String {
+fn container_text(found: &Found, residents: &Residents) -> String {
     let path = found.path.display();
     let snapshot = match &found.state {
         Ok(snapshot) => snapshot,
@@ -110,42 +122,49 @@ fn container_text(found: &Found) -> String {
     if snapshot.gpus.is_empty() {
         return text + "no GPU has been used\n";
     }
-    let mut rows = vec![["GPU", "LIMIT", "USED", "PEAK", "REFUSALS"].map(str::to_owned).to_vec()];
-    rows.extend(snapshot.gpus.iter().map(gpu_row));
-    text += &units::table(&rows, &[1, 2, 3, 4]);
+    let mut rows = vec![["GPU", "LIMIT", "USED", "RESIDENT", "PEAK", "REFUSALS"].map(str::to_owned).to_vec()];
+    let resident = (0..).map(|gpu| residents.of_container(snapshot, gpu));
+    rows.extend(snapshot.gpus.iter().zip(resident).map(|(gpu, resident)| gpu_row(gpu, resident)));
+    text += &units::table(&rows, &[1, 2, 3, 4, 5]);
     text.push('\n');
     let living: Vec<&ProcessState> = snapshot.processes.iter().filter(|process| process.alive).collect();
     if living.is_empty() {
         return text + "no process is running\n";
     }
-    let mut rows = vec![["PID", "NAME", "USED", "GPU"].map(str::to_owned).to_vec()];
-    rows.extend(living.iter().flat_map(|process| process_rows(process, &snapshot.gpus)));
-    text + &units::table(&rows, &[0, 2])
+    let mut rows = vec![["PID", "NAME", "USED", "RESIDENT", "GPU"].map(str::to_owned).to_vec()];
+    rows.extend(living.iter().flat_map(|process| process_rows(process, snapshot, residents)));
+    text + &units::table(&rows, &[0, 2, 3])
 }
 
-fn gpu_row(gpu: &GpuState) -> Vec<String> {
+fn gpu_row(gpu: &GpuState, resident: Option<u64>) -> Vec<String> {
     let limit = match gpu.limit {
         None => "-".to_owned(),
         Some(u64::MAX) => "unlimited".to_owned(),
         Some(limit) => human(limit),
     };
-    vec![uuid(gpu), limit, human(gpu.used), human(gpu.peak), gpu.refusals.to_string()]
+    let resident = resident.map_or("-".to_owned(), human);
+    vec![uuid(gpu), limit, human(gpu.used), resident, human(gpu.peak), gpu.refusals.to_string()]
 }
 
 /// A row for every GPU that the process uses, or one that says it uses none.
-fn process_rows(process: &ProcessState, gpus: &[GpuState]) -> Vec<Vec<String>> {
-    let who = || vec![process.pid.to_string(), process.comm.clone()];
-    let used = gpus.iter().zip(&process.used).filter(|(_, used)| **used != 0);
-    let rows: Vec<Vec<String>> =
-        used.map(|(gpu, used)| [who(), vec![human(*used), uuid(gpu)]].concat()).collect();
-    if rows.is_empty() { vec![[who(), vec![human(0), "-".to_owned()]].concat()] } else { rows }
+fn process_rows(process: &ProcessState, snapshot: &Snapshot, residents: &Residents) -> Vec<Vec<String>> {
+    let row = |used, resident: Option<u64>, gpu| {
+        let resident = resident.map_or("-".to_owned(), human);
+        vec![process.pid.to_string(), process.comm.clone(), human(used), resident, gpu]
+    };
+    let used = snapshot.gpus.iter().zip(&process.used).enumerate().filter(|(_, (_, used))| **used != 0);
+    let rows: Vec<Vec<String>> = used
+        .map(|(at, (gpu, used))| row(*used, residents.of_process(snapshot, process, at), uuid(gpu)))
+        .collect();
+    if rows.is_empty() { vec![row(0, Some(0), "-".to_owned())] } else { rows }
 }
 
-fn uuid(gpu: &GpuState) -> String {
+/// The UUID as drivers print it.
+pub fn uuid(gpu: &GpuState) -> String {
     GpuIdentity { uuid: gpu.uuid, mig: false, pci: None, pci_index: None }.uuid_text()
 }
 
-fn container_json(found: &Found) -> Value {
+fn container_json(found: &Found, residents: &Residents) -> Value {
     let path = found.path.display().to_string();
     match &found.state {
         Err(reason) => json!({ "path": path, "here": found.here, "error": reason.to_string() }),
@@ -153,36 +172,47 @@ fn container_json(found: &Found) -> Value {
             "path": path,
             "here": found.here,
             "name": Some(&snapshot.label).filter(|label| !label.is_empty()),
-            "gpus": snapshot.gpus.iter().map(gpu_json).collect::<Vec<_>>(),
+            "gpus": (0..snapshot.gpus.len()).map(|at| gpu_json(snapshot, at, residents)).collect::<Vec<_>>(),
             "processes": snapshot
                 .processes
                 .iter()
                 .filter(|process| process.alive)
-                .map(|process| process_json(process, &snapshot.gpus))
+                .map(|process| process_json(process, snapshot, residents))
                 .collect::<Vec<_>>(),
         }),
     }
 }
 
-fn gpu_json(gpu: &GpuState) -> Value {
+fn gpu_json(snapshot: &Snapshot, at: usize, residents: &Residents) -> Value {
+    let gpu = &snapshot.gpus[at];
     json!({
         "uuid": uuid(gpu),
         "limit_bytes": gpu.limit.filter(|limit| *limit != u64::MAX),
         "unlimited": gpu.limit == Some(u64::MAX),
         "used_bytes": gpu.used,
+        "lazy_bytes": gpu.lazy,
+        "resident_bytes": residents.of_container(snapshot, at),
         "peak_bytes": gpu.peak,
         "refusals": gpu.refusals,
         "context_bytes": gpu.context_cost,
     })
 }
 
-fn process_json(process: &ProcessState, gpus: &[GpuState]) -> Value {
-    let used = gpus.iter().zip(&process.used).filter(|(_, used)| **used != 0);
+fn process_json(process: &ProcessState, snapshot: &Snapshot, residents: &Residents) -> Value {
+    let used = snapshot.gpus.iter().zip(&process.used).enumerate().filter(|(_, (_, used))| **used != 0);
+    let used = used.map(|(at, (gpu, used))| {
+        json!({
+            "uuid": uuid(gpu),
+            "bytes": used,
+            "lazy_bytes": process.lazy[at],
+            "resident_bytes": residents.of_process(snapshot, process, at),
+        })
+    });
     json!({
         "pid": process.pid,
         "pid_namespace": process.pid_namespace,
         "uid": process.uid,
         "name": process.comm,
-        "used": used.map(|(gpu, used)| json!({ "uuid": uuid(gpu), "bytes": used })).collect::<Vec<_>>(),
+        "used": used.collect::<Vec<_>>(),
     })
 }

@@ -7,3 +7,6 @@ mod common;
 mod explain;
 mod hints;
 mod lazy;
+mod patterns;
+mod program;
+mod together;
