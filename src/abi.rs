@@ -43,7 +43,8 @@ macro_rules! handles {
         pub type $name = *mut c_void;
     )*};
 }
-handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, CUgraph, nvmlDevice_t);
+handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, nvmlDevice_t);
+handles!(CUgraph, CUgraphNode, CUgraphExec);
 
 /// A physical allocation of the virtual memory interface.
 pub type CUmemGenericAllocationHandle = c_ulonglong;
@@ -74,6 +75,53 @@ pub struct CUmemAllocationProp {
     pub win32_handle_metadata: *mut c_void,
     pub alloc_flags: [u8; 8],
 }
+
+/// `CUmemPoolProps`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUmemPoolProps {
+    pub kind: c_int,
+    pub handle_types: c_int,
+    pub location: CUmemLocation,
+    pub win32_security_attributes: *mut c_void,
+    pub max_size: usize,
+    pub reserved: [u8; 56],
+}
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
+    pub pool: CUmemPoolProps,
+    pub access: *const c_void,
+    pub access_count: usize,
+    pub bytes: usize,
+    pub address: CUdeviceptr,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+    pub flags: c_ulonglong,
+    pub upload_stream: CUstream,
+    pub error_node: CUgraphNode,
+    pub result: c_int,
+}
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
+pub const INSTANTIATE_UPLOAD: c_ulonglong = 2;
+/// `CU_STREAM_PER_THREAD`: the thread's own default stream; smaller numbers are the legacy one.
+pub const PER_THREAD_STREAM: CUstream = 2 as CUstream;
+/// `CUgraphNodeType`: `CU_GRAPH_NODE_TYPE_GRAPH`.
+pub const NODE_GRAPH: c_int = 4;
+/// `CUgraphNodeType`: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
+pub const NODE_MEM_ALLOC: c_int = 10;
+/// `CUgraphNodeType`: `CU_GRAPH_NODE_TYPE_MEM_FREE`.
+pub const NODE_MEM_FREE: c_int = 11;
+/// `CUgraphMem_attribute`: `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`, a `cuuint64_t`.
+pub const GRAPH_ATTRIBUTE_USED_CURRENT: c_int = 0;
+/// `CUgraphMem_attribute`: `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`, a `cuuint64_t`.
+pub const GRAPH_ATTRIBUTE_RESERVED_CURRENT: c_int = 2;
 
 /// `CUDA_ARRAY_DESCRIPTOR` (version 2).
 #[derive(Clone, Copy)]
@@ -174,10 +222,10 @@ pub const MEMORY_TYPE_DEVICE: c_uint = 2;
 pub const POINTER_ATTRIBUTE_HOST_POINTER: c_int = 4;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
 pub const POINTER_ATTRIBUTE_IS_MANAGED: c_int = 8;
-/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`, an `int`.
-pub const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
 pub const POINTER_ATTRIBUTE_MEMPOOL_HANDLE: c_int = 17;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`, an `int`.
+pub const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, a `cuuint64_t`.
 pub const POOL_ATTRIBUTE_RESERVED_CURRENT: c_int = 5;
 /// `CUmemPool_attribute`: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, a `cuuint64_t`.
@@ -191,6 +239,9 @@ pub const UUID_TEXT: usize = 96;
 const _: () = {
     assert!(size_of::<CUuuid>() == 16);
     assert!(size_of::<CUmemAllocationProp>() == 32);
+    assert!(size_of::<CUmemPoolProps>() == 88);
+    assert!(size_of::<CUDA_MEM_ALLOC_NODE_PARAMS>() == 120);
+    assert!(size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS>() == 32);
     assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24);
     assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
     assert!(size_of::<nvmlPciInfo_t>() == 68);

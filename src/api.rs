@@ -44,11 +44,12 @@ macro_rules! hooked_functions {
             cuIpcGetMemHandle = "cuIpcGetMemHandle" @ 4010 plain fn(handle: *mut c_void, address: CUdeviceptr) via lazy::ipc_handle: "shares memory with another process, which lazy memory does not allow";
 
             cuMemAllocAsync = "cuMemAllocAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
-            cuMemAllocAsync_ptsz = "cuMemAllocAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async: "takes memory of the device's pool";
+            cuMemAllocAsync_ptsz = "cuMemAllocAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) via pool::alloc_async_ptsz: "takes memory of the device's pool";
             cuMemAllocFromPoolAsync = "cuMemAllocFromPoolAsync" @ 11020 plain fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async: "takes memory of a pool";
-            cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async: "takes memory of a pool";
+            cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" @ 11020 per_thread fn(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) via pool::alloc_from_pool_async_ptsz: "takes memory of a pool";
             cuMemFreeAsync = "cuMemFreeAsync" @ 11020 plain fn(address: CUdeviceptr, stream: CUstream) via pool::free_async: "gives memory back to its pool";
-            cuMemFreeAsync_ptsz = "cuMemFreeAsync" @ 11020 per_thread fn(address: CUdeviceptr, stream: CUstream) via pool::free_async: "gives memory back to its pool";
+            cuMemFreeAsync_ptsz = "cuMemFreeAsync" @ 11020 per_thread fn(address: CUdeviceptr, stream: CUstream) via pool::free_async_ptsz: "gives memory back to its pool";
+            cuMemPoolCreate = "cuMemPoolCreate" @ 11020 plain fn(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) via pool::create: "makes a pool, whose place is known from then on";
             cuMemPoolTrimTo = "cuMemPoolTrimTo" @ 11020 plain fn(pool: CUmemoryPool, keep: usize) via pool::trim_to: "gives a pool's unused memory back";
             cuMemPoolDestroy = "cuMemPoolDestroy" @ 11020 plain fn(pool: CUmemoryPool) via pool::destroy: "gives a pool's memory back";
 
@@ -66,6 +67,18 @@ macro_rules! hooked_functions {
             cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" @ 12030 per_thread fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph: "opens a capture, in which some queries are not allowed";
             cuStreamEndCapture = "cuStreamEndCapture" @ 10000 plain fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
             cuStreamEndCapture_ptsz = "cuStreamEndCapture" @ 10000 per_thread fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
+
+            cuGraphInstantiate = "cuGraphInstantiate" @ 10000 plain fn(exec: *mut CUgraphExec, graph: CUgraph, error: *mut CUgraphNode, log: *mut c_char, size: usize) via graph::instantiate: "makes a graph ready: how much memory it takes is known from then on";
+            cuGraphInstantiate_v2 = "cuGraphInstantiate" @ 11000 plain fn(exec: *mut CUgraphExec, graph: CUgraph, error: *mut CUgraphNode, log: *mut c_char, size: usize) via graph::instantiate: "makes a graph ready: how much memory it takes is known from then on";
+            cuGraphInstantiateWithFlags = "cuGraphInstantiateWithFlags" @ 11040 plain fn(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) via graph::instantiate_with_flags: "makes a graph ready: how much memory it takes is known from then on";
+            cuGraphInstantiateWithParams = "cuGraphInstantiateWithParams" @ 12000 plain fn(exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) via graph::instantiate_with_params: "makes a graph ready and may upload it, which takes its memory";
+            cuGraphInstantiateWithParams_ptsz = "cuGraphInstantiateWithParams" @ 12000 per_thread fn(exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) via graph::instantiate_with_params: "makes a graph ready and may upload it, which takes its memory";
+            cuGraphLaunch = "cuGraphLaunch" @ 10000 plain fn(exec: CUgraphExec, stream: CUstream) via graph::launch: "takes the memory of a graph's allocation nodes";
+            cuGraphLaunch_ptsz = "cuGraphLaunch" @ 10000 per_thread fn(exec: CUgraphExec, stream: CUstream) via graph::launch_ptsz: "takes the memory of a graph's allocation nodes";
+            cuGraphUpload = "cuGraphUpload" @ 11010 plain fn(exec: CUgraphExec, stream: CUstream) via graph::upload: "takes the memory of a graph's allocation nodes";
+            cuGraphUpload_ptsz = "cuGraphUpload" @ 11010 per_thread fn(exec: CUgraphExec, stream: CUstream) via graph::upload_ptsz: "takes the memory of a graph's allocation nodes";
+            cuGraphExecDestroy = "cuGraphExecDestroy" @ 10000 plain fn(exec: CUgraphExec) via graph::destroy_exec: "forgets a graph that was made ready";
+            cuDeviceGraphMemTrim = "cuDeviceGraphMemTrim" @ 11040 plain fn(device: CUdevice) via graph::trim: "gives the unused memory of graphs back";
 
             cuMemCreate = "cuMemCreate" @ 10020 plain fn(handle: *mut CUmemGenericAllocationHandle, bytes: usize, properties: *const CUmemAllocationProp, flags: u64) via vmm::create: "takes physical memory";
             cuMemRelease = "cuMemRelease" @ 10020 plain fn(handle: CUmemGenericAllocationHandle) via vmm::release: "drops a reference to physical memory";

@@ -111,6 +111,24 @@ driver_functions! {
     fn pool_attribute = c"cuMemPoolGetAttribute" (pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
     /// `cuMemPoolTrimTo`. Not allowed while a capture is open.
     fn pool_trim = c"cuMemPoolTrimTo" (pool: CUmemoryPool, keep: usize);
+    /// `cuDeviceGetGraphMemAttribute`.
+    fn graph_mem_attribute = c"cuDeviceGetGraphMemAttribute" (device: CUdevice, attribute: c_int, value: *mut c_void);
+    /// `cuDeviceGraphMemTrim`.
+    fn graph_mem_trim = c"cuDeviceGraphMemTrim" (device: CUdevice);
+    /// `cuGraphGetNodes`: all of them into `nodes`, or their number where that is NULL.
+    fn graph_nodes = c"cuGraphGetNodes" (graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    /// `cuGraphGetEdges` of before versions of edges: the number where the lists are NULL.
+    fn graph_edges = c"cuGraphGetEdges" (graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
+    /// `cuGraphNodeGetType`.
+    fn graph_node_type = c"cuGraphNodeGetType" (node: CUgraphNode, kind: *mut c_int);
+    /// `cuGraphMemAllocNodeGetParams`.
+    fn graph_alloc_params = c"cuGraphMemAllocNodeGetParams" (node: CUgraphNode, parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    /// `cuGraphMemFreeNodeGetParams`.
+    fn graph_free_params = c"cuGraphMemFreeNodeGetParams" (node: CUgraphNode, address: *mut CUdeviceptr);
+    /// `cuGraphChildGraphNodeGetGraph`.
+    fn graph_child = c"cuGraphChildGraphNodeGetGraph" (node: CUgraphNode, graph: *mut CUgraph);
+    /// `cuStreamGetCtx`.
+    fn stream_context = c"cuStreamGetCtx" (stream: CUstream, context: *mut CUcontext);
     /// `cuStreamIsCapturing`.
     fn stream_is_capturing = c"cuStreamIsCapturing" (stream: CUstream, status: *mut c_int);
     /// `nvmlDeviceGetUUID`.

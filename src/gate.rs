@@ -132,6 +132,7 @@ pub fn freed(process: &Process, taken: Taken) {
     match taken.record.owner {
         Owner::Context(context) => give_back(process, context, taken.gives, taken.record.estimated),
         // The pool may keep it; where the driver does not say, the charge stays until it does.
+        Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, taken.gives),
         Owner::Pool(pool) => {
             let _ = process.pools.settle(process, pool, 0);
         }
@@ -142,8 +143,10 @@ pub fn freed(process: &Process, taken: Taken) {
 #[cold]
 pub fn not_freed(process: &Process, address: u64, taken: Taken) {
     let paid_by_others = process.allocations.put_back(address, taken);
-    if let Owner::Context(context) = taken.record.owner {
-        give_back(process, context, paid_by_others, taken.record.estimated);
+    match taken.record.owner {
+        Owner::Context(context) => give_back(process, context, paid_by_others, taken.record.estimated),
+        Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, paid_by_others),
+        Owner::Pool(_) => {}
     }
 }
 

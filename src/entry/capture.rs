@@ -64,6 +64,11 @@ pub(super) unsafe fn end(call: &Call, next: End, stream: CUstream, graph: *mut C
     code
 }
 
+/// What the per-thread variants of functions mean by a stream.
+pub(super) fn per_thread(stream: CUstream) -> CUstream {
+    if stream.is_null() { PER_THREAD_STREAM } else { stream }
+}
+
 /// Whether `stream` is being captured. Asks the driver only while a capture is open somewhere.
 pub(super) fn is_captured(call: &Call, stream: CUstream) -> bool {
     if call.process.captures.load(Ordering::SeqCst) == 0 {

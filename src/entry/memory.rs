@@ -193,7 +193,13 @@ pub(super) unsafe fn free_v1(call: &Call, next: FreeV1, address: CUdeviceptr_v1)
 #[inline]
 pub(super) fn freed(call: &Call, address: u64, ask: impl FnOnce() -> Code) -> Code {
     let process = call.process;
-    let Some(taken) = process.allocations.take(address) else { return ask() };
+    let Some(taken) = process.allocations.take(address) else {
+        let code = ask();
+        if code == SUCCESS {
+            process.graphs.freed(address);
+        }
+        return code;
+    };
     let lazy = if taken.record.estimated { process.lazy.take(process, address) } else { None };
     let code = ask();
     if code == SUCCESS {

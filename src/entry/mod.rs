@@ -6,6 +6,7 @@
 mod array;
 mod capture;
 mod context;
+mod graph;
 mod info;
 mod lazy;
 mod memory;

@@ -6,7 +6,7 @@ use crate::process::allocations::{Owner, Record};
 use crate::process::gpus::Gpu;
 use crate::process::pools::PoolId;
 
-use super::capture::is_captured;
+use super::capture::{is_captured, per_thread};
 
 type AllocAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUstream) -> Code;
 
@@ -22,6 +22,19 @@ pub(super) unsafe fn alloc_async(
     unsafe { pooled(call, || next(address, bytes, stream), address, bytes as u64, None, stream) }
 }
 
+/// `cuMemAllocAsync`, where no stream is the thread's own.
+pub(super) unsafe fn alloc_async_ptsz(
+    call: &Call,
+    next: AllocAsync,
+    address: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
+    let own = per_thread(stream);
+    // SAFETY: the caller's own arguments.
+    unsafe { pooled(call, || next(address, bytes, stream), address, bytes as u64, None, own) }
+}
+
 type AllocFromPoolAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream) -> Code;
 
 /// `cuMemAllocFromPoolAsync`.
@@ -35,6 +48,20 @@ pub(super) unsafe fn alloc_from_pool_async(
 ) -> Code {
     // SAFETY: the caller's own arguments.
     unsafe { pooled(call, || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), stream) }
+}
+
+/// `cuMemAllocFromPoolAsync`, where no stream is the thread's own.
+pub(super) unsafe fn alloc_from_pool_async_ptsz(
+    call: &Call,
+    next: AllocFromPoolAsync,
+    address: *mut CUdeviceptr,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Code {
+    let own = per_thread(stream);
+    // SAFETY: the caller's own arguments.
+    unsafe { pooled(call, || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), own) }
 }
 
 /// The way of a request to a pool: reserve what the pool may grow by, ask the driver, charge what it then holds. If
@@ -53,9 +80,14 @@ unsafe fn pooled(
     let process = call.process;
     // In a capture this makes a node of a graph and takes nothing yet.
     let pass = address.is_null() || bytes == 0 || is_captured(call, stream);
-    let Some(place) = call.place().filter(|_| !pass) else { return ask() };
+    let Some(place) = place_of(call, stream).filter(|_| !pass) else { return ask() };
     let known = pool.and_then(|pool| process.pools.find(call.driver, pool));
-    let gpu = known.map_or(place.gpu, |(_, gpu)| gpu);
+    let gpu = match known {
+        // Memory of the host costs nothing.
+        Some((_, None)) => return ask(),
+        Some((_, Some(gpu))) => gpu,
+        None => place.gpu,
+    };
     let charge = match reserve(call, gpu, known.map(|(id, _)| id), bytes) {
         Ok(charge) => charge,
         Err(code) => return code,
@@ -68,21 +100,30 @@ unsafe fn pooled(
     }
     // SAFETY: the driver has just written it.
     let given = unsafe { *address };
-    let settled = match (known, pool) {
-        (Some((id, _)), _) => Ok(id),
+    let from = match (known, pool) {
+        (Some((id, _)), _) => Ok((id, Some(gpu))),
         (None, pool) => identify(call, given, pool, gpu),
-    }
-    .and_then(|id| {
-        process.pools.settle(process, id, charge.bytes())?;
-        Ok(id)
+    };
+    let settled = from.and_then(|(id, of)| match of {
+        Some(of) if core::ptr::eq(of, gpu) => {
+            process.pools.settle(process, id, charge.bytes())?;
+            Ok(Some(id))
+        }
+        // The device's current pool is one in memory of the host.
+        None => Ok(None),
+        // It is another card's, on which nothing was reserved.
+        Some(of) => elsewhere(call, id, of, bytes).map(Some),
     });
     match settled {
-        Ok(id) => {
-            charge.hand_over();
+        Ok(Some(id)) => {
+            if known.is_some() || process.pools.find_gpu(id).is_some_and(|of| core::ptr::eq(of, gpu)) {
+                charge.hand_over();
+            }
             let owner = Owner::Pool(id);
             process.allocations.insert(given, Record { bytes, owner, estimated: false });
             SUCCESS
         }
+        Ok(None) => SUCCESS,
         Err(code) => {
             if let Some(api) = call.api() {
                 // SAFETY: the driver has just given this memory on this stream, and nobody has seen it.
@@ -92,6 +133,29 @@ unsafe fn pooled(
             unsafe { *address = before };
             code
         }
+    }
+}
+
+/// Charges what turned out to lie on another card than was thought.
+fn elsewhere(call: &Call, id: PoolId, gpu: &'static Gpu, bytes: u64) -> Result<PoolId, Code> {
+    let charge = reserve(call, gpu, Some(id), bytes)?;
+    call.process.pools.settle(call.process, id, charge.bytes())?;
+    charge.hand_over();
+    Ok(id)
+}
+
+/// Where work on `stream` is done. The driver lets a stream be used while another card's context is current.
+fn place_of(call: &Call, stream: CUstream) -> Option<Place> {
+    let own = stream as usize > PER_THREAD_STREAM as usize && call.process.gpus.are_several();
+    let context = own.then(|| {
+        let mut context = core::ptr::null_mut();
+        // SAFETY: the caller's stream; the output is a live local of the type that the driver fills.
+        unsafe { call.api()?.stream_context(stream, &mut context) }.ok()?;
+        Some(context).filter(|context| !context.is_null())
+    });
+    match context.flatten() {
+        Some(context) => call.process.contexts.of(call.process, call.driver, context),
+        None => call.place(),
     }
 }
 
@@ -112,13 +176,13 @@ fn reserve(
     })
 }
 
-/// The pool that memory at `address` came from.
+/// The pool that memory at `address` came from, and its card, which is thought to be `gpu`.
 fn identify(
     call: &Call,
     address: CUdeviceptr,
     pool: Option<CUmemoryPool>,
     gpu: &'static Gpu,
-) -> Result<PoolId, Code> {
+) -> Result<(PoolId, Option<&'static Gpu>), Code> {
     let api = call.api().ok_or(cuda::NOT_FOUND)?;
     let mut handle = pool.unwrap_or(core::ptr::null_mut());
     if handle.is_null() {
@@ -127,7 +191,18 @@ fn identify(
             api.pointer_attribute((&raw mut handle).cast(), POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
         }?;
     }
-    call.process.pools.meet(call.driver, handle, gpu).ok_or(cuda::OUT_OF_MEMORY)
+    if let Some(known) = call.process.pools.find(call.driver, handle) {
+        return Ok(known);
+    }
+    // A pool that is met for the first time: which card is it on?
+    let mut device: CUdevice = 0;
+    // SAFETY: the output is a live local of the attribute's type.
+    let asked =
+        unsafe { api.pointer_attribute((&raw mut device).cast(), POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) };
+    let of = asked.ok().and_then(|()| call.process.gpus.by_device(call.process, call.driver, device));
+    let of = of.unwrap_or(gpu);
+    let id = call.process.pools.meet(call.driver, handle, Some(of)).ok_or(cuda::OUT_OF_MEMORY)?;
+    Ok((id, Some(of)))
 }
 
 type FreeAsync = unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code;
@@ -139,16 +214,59 @@ pub(super) unsafe fn free_async(
     address: CUdeviceptr,
     stream: CUstream,
 ) -> Code {
+    // SAFETY: the caller's own arguments.
+    freed_on(call, stream, address, || unsafe { next(address, stream) })
+}
+
+/// `cuMemFreeAsync`, where no stream is the thread's own.
+pub(super) unsafe fn free_async_ptsz(
+    call: &Call,
+    next: FreeAsync,
+    address: CUdeviceptr,
+    stream: CUstream,
+) -> Code {
+    // SAFETY: the caller's own arguments.
+    freed_on(call, per_thread(stream), address, || unsafe { next(address, stream) })
+}
+
+fn freed_on(call: &Call, stream: CUstream, address: CUdeviceptr, ask: impl FnOnce() -> Code) -> Code {
     if is_captured(call, stream) {
         // A node of a graph, which frees when it is launched.
-        // SAFETY: the caller's own arguments.
-        return unsafe { next(address, stream) };
+        return ask();
     }
     if call.process.lazy.starts_at(address) {
         return lazy::free_async(call, address, stream);
     }
+    memory::freed(call, address, ask)
+}
+
+type Create = unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code;
+
+/// `cuMemPoolCreate`: takes nothing yet. Where its memory will lie is known now; a pool in memory of the host costs
+/// nothing.
+pub(super) unsafe fn create(
+    call: &Call,
+    next: Create,
+    pool: *mut CUmemoryPool,
+    properties: *const CUmemPoolProps,
+) -> Code {
     // SAFETY: the caller's own arguments.
-    memory::freed(call, address, || unsafe { next(address, stream) })
+    let code = unsafe { next(pool, properties) };
+    // SAFETY: NULL, or what the driver itself has read and written, if it answered success.
+    let (properties, pool) = unsafe { (properties.as_ref(), pool.as_ref()) };
+    if let (SUCCESS, Some(properties), Some(pool)) = (code, properties, pool) {
+        let process = call.process;
+        let location = properties.location;
+        let gpu = match location.kind {
+            LOCATION_DEVICE => process.gpus.by_device(process, call.driver, location.id),
+            _ => None,
+        };
+        // A device that cannot be told is found out at the first allocation.
+        if gpu.is_some() || location.kind != LOCATION_DEVICE {
+            let _ = process.pools.meet(call.driver, *pool, gpu);
+        }
+    }
+    code
 }
 
 type TrimTo = unsafe extern "C" fn(CUmemoryPool, usize) -> Code;

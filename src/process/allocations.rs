@@ -19,6 +19,8 @@ pub enum Owner {
     Context(ContextId),
     /// Memory of a pool, charged by what the pool holds.
     Pool(PoolId),
+    /// Memory of a pool that was destroyed, charged by the blocks it touches.
+    Orphan(PoolId),
 }
 
 /// What lies at an address.
@@ -40,12 +42,15 @@ const SIZE: u64 = (1 << 47) - 1;
 const ESTIMATED: u64 = 1 << 47;
 const OWNER_SHIFT: u32 = 48;
 const POOL: u64 = 1 << 63;
+/// What is in a pool is never estimated.
+const ORPHAN: u64 = POOL | ESTIMATED;
 
 impl Packed {
     fn new(record: Record) -> Self {
         let owner = match record.owner {
             Owner::Context(ContextId(id)) => u64::from(id) << OWNER_SHIFT,
             Owner::Pool(PoolId(id)) => POOL | u64::from(id) << OWNER_SHIFT,
+            Owner::Orphan(PoolId(id)) => ORPHAN | u64::from(id) << OWNER_SHIFT,
         };
         // No device has memory that needs more bits.
         Packed(owner | if record.estimated { ESTIMATED } else { 0 } | record.bytes & SIZE)
@@ -53,8 +58,13 @@ impl Packed {
 
     fn open(self) -> Record {
         let id = (self.0 >> OWNER_SHIFT) as u16 & ContextId::END;
-        let owner = if self.0 & POOL == 0 { Owner::Context(ContextId(id)) } else { Owner::Pool(PoolId(id)) };
-        Record { bytes: self.0 & SIZE, owner, estimated: self.0 & ESTIMATED != 0 }
+        let estimated = self.0 & ESTIMATED != 0;
+        let (owner, estimated) = match (self.0 & POOL != 0, estimated) {
+            (false, _) => (Owner::Context(ContextId(id)), estimated),
+            (true, false) => (Owner::Pool(PoolId(id)), false),
+            (true, true) => (Owner::Orphan(PoolId(id)), false),
+        };
+        Record { bytes: self.0 & SIZE, owner, estimated }
     }
 }
 
@@ -137,9 +147,25 @@ impl Allocations {
         self.drop_all(Owner::Context(context))
     }
 
-    /// A pool is gone and everything in it.
-    pub fn drop_pool(&self, pool: PoolId) {
-        self.drop_all(Owner::Pool(pool));
+    /// A pool was destroyed, and what is live in it was not: from now on that is charged by the blocks it touches. Answers
+    /// what they are, in bytes.
+    pub fn orphan(&self, pool: PoolId) -> u64 {
+        let mut bytes = 0;
+        for shard in &self.shards {
+            let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == Owner::Pool(pool);
+            let live: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
+            for (address, _) in live {
+                if let Some(taken) = self.take(address) {
+                    bytes += self.insert(address, Record { owner: Owner::Orphan(pool), ..taken.record });
+                }
+            }
+        }
+        bytes
+    }
+
+    /// All that lived on of a pool that was destroyed is gone; answers what that gives back.
+    pub fn drop_orphans(&self, pool: PoolId) -> Given {
+        self.drop_all(Owner::Orphan(pool))
     }
 
     fn drop_all(&self, owner: Owner) -> Given {
@@ -223,7 +249,7 @@ struct Edges {
 impl Edges {
     fn of(address: u64, record: Record) -> Edges {
         match record.owner {
-            Owner::Context(_) => Edges::of_range(address, record.bytes),
+            Owner::Context(_) | Owner::Orphan(_) => Edges::of_range(address, record.bytes),
             Owner::Pool(_) => Edges { whole: 0, first: None, last: None },
         }
     }

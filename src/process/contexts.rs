@@ -101,6 +101,14 @@ impl Contexts {
         Some(place)
     }
 
+    /// Where a request in `context` lands, which need not be current.
+    pub fn of(&self, process: &Process, driver: usize, context: CUcontext) -> Option<Place> {
+        self.find(context as usize, driver).or_else(|| {
+            self.made(process, driver, context, false);
+            self.find(context as usize, driver)
+        })
+    }
+
     fn find(&self, handle: usize, driver: usize) -> Option<Place> {
         let entries = self.lock();
         let entry = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver)?;
@@ -253,6 +261,10 @@ impl Contexts {
                 process.ledger().give_back(index, memory.bytes + arrays);
                 process.ledger().less_estimated(index, memory.estimated);
                 process.ledger().context_gone(index, entry.cost);
+            }
+            process.graphs.context_gone();
+            if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
+                process.pools.drop_doomed(process, entry.gpu);
             }
             process.pools.refresh(process, entry.driver);
         }

@@ -100,6 +100,8 @@ unsafe impl Send for Name {}
 #[derive(Default)]
 pub struct Gpus {
     known: Mutex<Vec<&'static Gpu>>,
+    /// Whether there are more than one of them.
+    several: AtomicBool,
     names: Mutex<Vec<(Name, &'static Gpu)>>,
     /// What each copy of libcuda was started with.
     started: Mutex<Vec<(usize, Visibility)>>,
@@ -108,6 +110,12 @@ pub struct Gpus {
 }
 
 impl Gpus {
+    /// Whether this process has met more than one card.
+    #[inline]
+    pub fn are_several(&self) -> bool {
+        self.several.load(Ordering::Relaxed)
+    }
+
     /// Copy `driver` of libcuda has started, with what it found in `visibility`.
     pub fn started(&self, process: &Process, driver: usize, visibility: Visibility) {
         let mut started = lock(&self.started);
@@ -214,6 +222,7 @@ impl Gpus {
         }));
         gpu.obey(process);
         known.push(gpu);
+        self.several.store(known.len() > 1, Ordering::Relaxed);
         gpu
     }
 

@@ -10,6 +10,7 @@ pub mod budget;
 pub mod bus;
 pub mod contexts;
 pub mod gpus;
+pub mod graphs;
 mod identity;
 pub mod lazy;
 pub mod physical;
@@ -30,6 +31,7 @@ use arrays::Arrays;
 use budget::Budget;
 use contexts::Contexts;
 use gpus::Gpus;
+use graphs::Graphs;
 use lazy::Lazy;
 use physical::Physical;
 use pools::Pools;
@@ -50,6 +52,8 @@ pub struct Process {
     pub pools: Pools,
     /// Its handles and mappings of the virtual memory interface.
     pub physical: Physical,
+    /// Its graphs that take memory.
+    pub graphs: Graphs,
     /// Its arrays.
     pub arrays: Arrays,
     /// Captures begun and not ended, in which some questions to the driver are not allowed.
@@ -76,6 +80,7 @@ impl Process {
             lazy: Lazy::default(),
             pools: Pools::default(),
             physical: Physical::default(),
+            graphs: Graphs::default(),
             arrays: Arrays::default(),
             captures: AtomicUsize::new(0),
             ledger: OnceLock::new(),

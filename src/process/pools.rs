@@ -1,11 +1,11 @@
-//! Stream-ordered pools, charged by the bytes a pool *holds* rather than by what is live in it: the driver keeps
+//! Stream-ordered pools, and the memory of graphs, which the driver keeps in a pool for each device: charged by the bytes a pool *holds* rather than by what is live in it: the driver keeps
 //! freed memory for the pool's next request.
 //!
 //! What a pool holds only the driver knows, and it must not be asked while a capture is open; then a request is
 //! charged in full, and the charge is put right at the next question.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::abi::*;
 use crate::driver::Driver;
@@ -17,11 +17,27 @@ use super::gpus::Gpu;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolId(pub u16);
 
+/// What the driver calls a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// A handle.
+    Pool(usize),
+    /// The memory of graphs on a device, which has none.
+    Graphs(CUdevice),
+    /// Nobody any more, but memory from it lives on: it is charged by the blocks of that.
+    Doomed,
+    /// Nobody.
+    Gone,
+}
+
 struct Pool {
-    handle: usize,
+    name: Name,
     driver: usize,
-    gpu: &'static Gpu,
+    /// The card that its memory lies on; `None` for memory of the host, which costs nothing.
+    gpu: Option<&'static Gpu>,
     charged: AtomicU64,
+    /// How often the charge was put right.
+    settled: Mutex<u64>,
 }
 
 /// See the module. Thread-safe.
@@ -31,22 +47,30 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// The pool that `driver` calls `handle`, on `gpu`; new ones are met here. `None` where there are more pools
-    /// than can be told apart.
-    pub fn meet(&self, driver: usize, handle: CUmemoryPool, gpu: &'static Gpu) -> Option<PoolId> {
-        if let Some((id, _)) = self.find(driver, handle) {
+    /// The pool that `driver` calls `handle`, on `gpu` or in memory of the host; new ones are met here. `None` where
+    /// there are more pools than can be told apart.
+    pub fn meet(&self, driver: usize, handle: CUmemoryPool, gpu: Option<&'static Gpu>) -> Option<PoolId> {
+        self.meet_named(driver, Name::Pool(handle as usize), gpu)
+    }
+
+    /// The pool of the graphs' memory on `device`, which is `gpu`.
+    pub fn of_graphs(&self, driver: usize, device: CUdevice, gpu: &'static Gpu) -> Option<PoolId> {
+        self.meet_named(driver, Name::Graphs(device), Some(gpu))
+    }
+
+    fn meet_named(&self, driver: usize, name: Name, gpu: Option<&'static Gpu>) -> Option<PoolId> {
+        if let Some((id, _)) = self.find_named(driver, name) {
             return Some(id);
         }
         let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let handle = handle as usize;
         // A destroyed pool leaves its place to the next.
         let place = known
             .iter()
-            .position(|pool| pool.handle == handle && pool.driver == driver)
-            .or_else(|| known.iter().position(|pool| pool.handle == 0));
-        let new = Pool { handle, driver, gpu, charged: AtomicU64::new(0) };
+            .position(|pool| pool.name == name && pool.driver == driver)
+            .or_else(|| known.iter().position(|pool| pool.name == Name::Gone));
+        let new = Pool { name, driver, gpu, charged: AtomicU64::new(0), settled: Mutex::new(0) };
         match place {
-            Some(place) if known[place].handle == 0 => known[place] = new,
+            Some(place) if known[place].name == Name::Gone => known[place] = new,
             Some(_) => {}
             None => known.push(new),
         }
@@ -54,10 +78,19 @@ impl Pools {
         u16::try_from(place).ok().filter(|id| *id < 0x7fff).map(PoolId)
     }
 
-    /// The pool that `driver` calls `handle` and its card, if it was met.
-    pub fn find(&self, driver: usize, handle: CUmemoryPool) -> Option<(PoolId, &'static Gpu)> {
+    /// The pool that `driver` calls `handle` and its card (`None` in it for memory of the host), if it was met.
+    pub fn find(&self, driver: usize, handle: CUmemoryPool) -> Option<(PoolId, Option<&'static Gpu>)> {
+        self.find_named(driver, Name::Pool(handle as usize))
+    }
+
+    /// The card of a pool.
+    pub fn find_gpu(&self, id: PoolId) -> Option<&'static Gpu> {
+        self.read().get(usize::from(id.0)).and_then(|pool| pool.gpu)
+    }
+
+    fn find_named(&self, driver: usize, name: Name) -> Option<(PoolId, Option<&'static Gpu>)> {
         let known = self.read();
-        let place = known.iter().position(|pool| pool.handle == handle as usize && pool.driver == driver)?;
+        let place = known.iter().position(|pool| pool.name == name && pool.driver == driver)?;
         Some((PoolId(place as u16), known[place].gpu))
     }
 
@@ -67,29 +100,50 @@ impl Pools {
     /// # Errors
     /// The driver's code, where it refuses to say what the pool holds; nothing is changed then.
     pub fn settle(&self, process: &Process, id: PoolId, reserved: u64) -> Result<(), Code> {
-        let (handle, driver, gpu) = {
+        for _ in 0..MOST_ATTEMPTS {
+            let (name, driver, gpu, settled) = {
+                let known = self.read();
+                let Some(pool) = known.get(usize::from(id.0)) else { return Ok(()) };
+                if process.captures.load(Ordering::Relaxed) > 0 {
+                    pool.charged.fetch_add(reserved, Ordering::Relaxed);
+                    return Ok(());
+                }
+                let Some(gpu) = pool.gpu else { return Ok(()) };
+                if pool.name == Name::Doomed {
+                    return Ok(());
+                }
+                (pool.name, pool.driver, gpu, *lock(&pool.settled))
+            };
+            // The driver is asked outside the lock.
+            let held = ask(driver, name, Question::Reserved)?;
             let known = self.read();
-            let Some(pool) = known.get(usize::from(id.0)) else { return Ok(()) };
-            if process.captures.load(Ordering::Relaxed) > 0 {
-                pool.charged.fetch_add(reserved, Ordering::Relaxed);
+            let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == name) else {
+                // It was destroyed meanwhile, and is charged for what lives on in it.
+                if let Some(index) = gpu.ledger {
+                    process.ledger().give_back(index, reserved);
+                }
                 return Ok(());
+            };
+            let mut times = lock(&pool.settled);
+            if *times != settled {
+                // Another thread has put it right since, with an answer that may be newer than this one.
+                continue;
             }
-            (pool.handle, pool.driver, pool.gpu)
-        };
-        // The driver is asked outside the lock.
-        let held = ask(driver, handle, POOL_ATTRIBUTE_RESERVED_CURRENT)?;
-        let known = self.read();
-        let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.handle == handle) else {
+            *times += 1;
+            let before = pool.charged.swap(held, Ordering::Relaxed);
+            if let Some(index) = gpu.ledger {
+                let paid = before.saturating_add(reserved);
+                if held > paid {
+                    process.ledger().force(index, held - paid);
+                } else {
+                    process.ledger().give_back(index, paid - held);
+                }
+            }
             return Ok(());
-        };
-        let before = pool.charged.swap(held, Ordering::Relaxed);
-        if let Some(index) = gpu.ledger {
-            let paid = before.saturating_add(reserved);
-            if held > paid {
-                process.ledger().force(index, held - paid);
-            } else {
-                process.ledger().give_back(index, paid - held);
-            }
+        }
+        // Others put it right all the time, and will after this.
+        if let Some(pool) = self.read().get(usize::from(id.0)) {
+            pool.charged.fetch_add(reserved, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -97,16 +151,15 @@ impl Pools {
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
     pub fn growth(&self, process: &Process, id: PoolId, bytes: u64) -> u64 {
         let known = self.read();
-        let Some((handle, driver)) = known.get(usize::from(id.0)).map(|pool| (pool.handle, pool.driver))
-        else {
+        let Some((name, driver)) = known.get(usize::from(id.0)).map(|pool| (pool.name, pool.driver)) else {
             return bytes;
         };
         drop(known);
         if process.captures.load(Ordering::Relaxed) > 0 {
             return bytes;
         }
-        let held = ask(driver, handle, POOL_ATTRIBUTE_RESERVED_CURRENT);
-        let used = ask(driver, handle, POOL_ATTRIBUTE_USED_CURRENT);
+        let held = ask(driver, name, Question::Reserved);
+        let used = ask(driver, name, Question::Used);
         match (held, used) {
             (Ok(held), Ok(used)) => bytes.saturating_sub(held.saturating_sub(used)),
             _ => bytes,
@@ -117,7 +170,7 @@ impl Pools {
     /// synchronisation, and nobody said so.
     #[inline]
     pub fn refresh(&self, process: &Process, driver: usize) {
-        for id in self.charged(|pool| pool.driver == driver) {
+        for id in self.charged(|pool| pool.driver == driver && pool.name != Name::Doomed) {
             // Where the driver does not say, the charge stays.
             let _ = self.settle(process, id, 0);
         }
@@ -130,41 +183,75 @@ impl Pools {
             return false;
         }
         let mut helped = false;
-        for id in self.charged(|pool| core::ptr::eq(pool.gpu, gpu)) {
-            let Some((handle, driver)) =
-                self.read().get(usize::from(id.0)).map(|pool| (pool.handle, pool.driver))
+        for id in self
+            .charged(|pool| pool.name != Name::Doomed && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
+        {
+            let Some((name, driver)) =
+                self.read().get(usize::from(id.0)).map(|pool| (pool.name, pool.driver))
             else {
                 continue;
             };
             if let Some(api) = Driver::get(driver) {
-                // SAFETY: the pool was met and not destroyed since.
-                helped |= unsafe { api.pool_trim(handle as CUmemoryPool, 0) }.is_ok();
+                let trimmed = match name {
+                    // SAFETY: the pool was met and not destroyed since.
+                    Name::Pool(handle) => unsafe { api.pool_trim(handle as CUmemoryPool, 0) },
+                    // SAFETY: takes a number.
+                    Name::Graphs(device) => unsafe { api.graph_mem_trim(device) },
+                    Name::Doomed | Name::Gone => continue,
+                };
+                helped |= trimmed.is_ok();
                 let _ = self.settle(process, id, 0);
             }
         }
         helped
     }
 
-    /// A pool was destroyed: its charge goes, and it is forgotten.
+    /// A pool was destroyed. The driver keeps what is live in it until that is freed, and so is the charge.
     pub fn destroyed(&self, process: &Process, id: PoolId) {
         let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
-        pool.handle = 0;
-        let charged = pool.charged.swap(0, Ordering::Relaxed);
-        if let Some(index) = pool.gpu.ledger {
-            process.ledger().give_back(index, charged);
+        let live = if pool.gpu.is_some() { process.allocations.orphan(id) } else { 0 };
+        pool.name = if live > 0 { Name::Doomed } else { Name::Gone };
+        let charged = pool.charged.swap(live, Ordering::Relaxed);
+        if let Some(index) = pool.gpu.and_then(|gpu| gpu.ledger) {
+            if live > charged {
+                process.ledger().force(index, live - charged);
+            } else {
+                process.ledger().give_back(index, charged - live);
+            }
         }
-        drop(known);
-        process.allocations.drop_pool(id);
+    }
+
+    /// `bytes` of what lived on in a pool that is no more are gone.
+    pub fn less_of_doomed(&self, process: &Process, id: PoolId, bytes: u64) {
+        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
+        let before = *pool.charged.get_mut();
+        *pool.charged.get_mut() = before.saturating_sub(bytes);
+        if let Some(index) = pool.gpu.and_then(|gpu| gpu.ledger) {
+            process.ledger().give_back(index, bytes.min(before));
+        }
+        if before <= bytes {
+            pool.name = Name::Gone;
+        }
+    }
+
+    /// No context is left on `gpu`, and with them all memory of pools that were destroyed is gone.
+    pub fn drop_doomed(&self, process: &Process, gpu: &Gpu) {
+        for id in self
+            .charged(|pool| pool.name == Name::Doomed && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
+        {
+            let bytes = process.allocations.drop_orphans(id).bytes;
+            self.less_of_doomed(process, id, bytes);
+        }
     }
 
     /// The pools that are charged anything and are `wanted`.
     fn charged(&self, wanted: impl Fn(&Pool) -> bool) -> Vec<PoolId> {
         let known = self.read();
-        let ids = known
-            .iter()
-            .enumerate()
-            .filter(|(_, pool)| pool.handle != 0 && pool.charged.load(Ordering::Relaxed) > 0 && wanted(pool));
+        let ids = known.iter().enumerate().filter(|(_, pool)| {
+            pool.name != Name::Gone && pool.charged.load(Ordering::Relaxed) > 0 && wanted(pool)
+        });
         ids.map(|(place, _)| PoolId(place as u16)).collect()
     }
 
@@ -173,10 +260,44 @@ impl Pools {
     }
 }
 
-fn ask(driver: usize, pool: usize, attribute: i32) -> Result<u64, Code> {
+/// How often another thread's answer may come first.
+const MOST_ATTEMPTS: usize = 16;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What a pool can be asked, in bytes.
+#[derive(Clone, Copy)]
+enum Question {
+    /// All it holds.
+    Reserved,
+    /// What is live in it.
+    Used,
+}
+
+fn ask(driver: usize, name: Name, question: Question) -> Result<u64, Code> {
     let api = Driver::get(driver).ok_or(cuda::NOT_FOUND)?;
     let mut value = 0u64;
-    // SAFETY: the pool was met and not destroyed since; these attributes are 64-bit counters.
-    unsafe { api.pool_attribute(pool as CUmemoryPool, attribute, (&raw mut value).cast()) }?;
+    let out = (&raw mut value).cast();
+    match (name, question) {
+        (Name::Pool(pool), question) => {
+            let attribute = match question {
+                Question::Reserved => POOL_ATTRIBUTE_RESERVED_CURRENT,
+                Question::Used => POOL_ATTRIBUTE_USED_CURRENT,
+            };
+            // SAFETY: the pool was met and not destroyed since; these attributes are 64-bit counters.
+            unsafe { api.pool_attribute(pool as CUmemoryPool, attribute, out) }?;
+        }
+        (Name::Graphs(device), question) => {
+            let attribute = match question {
+                Question::Reserved => GRAPH_ATTRIBUTE_RESERVED_CURRENT,
+                Question::Used => GRAPH_ATTRIBUTE_USED_CURRENT,
+            };
+            // SAFETY: these attributes are 64-bit counters.
+            unsafe { api.graph_mem_attribute(device, attribute, out) }?;
+        }
+        (Name::Doomed | Name::Gone, _) => {}
+    }
     Ok(value)
 }

@@ -22,13 +22,14 @@ static CUdevice device;
 static size_t base;
 
 /* Things by the names that commands give them. */
-enum kind { ADDRESS, HANDLE, RESERVED, ARRAY, MIPMAP, POOL, CONTEXT, STREAM };
+enum kind { ADDRESS, HANDLE, RESERVED, ARRAY, MIPMAP, POOL, CONTEXT, STREAM, GRAPH, EXEC, KINDS };
 static struct thing {
     char name[32];
     unsigned long long value;
     size_t bytes;
-} things[8][20000];
-static int counts[8];
+    unsigned long long extra;
+} things[KINDS][20000];
+static int counts[KINDS];
 
 static struct thing *find(enum kind kind, const char *name) {
     for (int i = counts[kind] - 1; i >= 0; i--)
@@ -73,6 +74,7 @@ static const char *kept(unsigned long long value, CUresult code) {
 static int memory_command(const char *command, char **w, int n);
 static int context_command(const char *command, char **w, int n);
 static int object_command(const char *command, char **w, int n);
+static int graph_command(const char *command, char **w, int n);
 
 int main(int argc, char **argv) {
     const char *route = getenv("HARNESS_ROUTE");
@@ -82,7 +84,7 @@ int main(int argc, char **argv) {
         char *copy = strdup(argv[i]), *w[8] = {0}, *save = NULL;
         int n = 0;
         for (char *word = strtok_r(copy, " ", &save); word && n < 8; word = strtok_r(NULL, " ", &save)) w[n++] = word;
-        if (!n || !(context_command(argv[i], w, n) || memory_command(argv[i], w, n) || object_command(argv[i], w, n))) {
+        if (!n || !(context_command(argv[i], w, n) || memory_command(argv[i], w, n) || object_command(argv[i], w, n) || graph_command(argv[i], w, n))) {
             fprintf(stderr, "harness: unknown command '%s'\n", argv[i]);
             return 3;
         }
@@ -92,6 +94,8 @@ int main(int argc, char **argv) {
 }
 
 #define IS(command, words) (!strcmp(w[0], command) && n == (words))
+
+#include "harness/graphs.h"
 
 static int context_command(const char *command, char **w, int n) {
     char rest[160] = "";

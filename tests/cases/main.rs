@@ -7,6 +7,7 @@ mod harness;
 
 mod accounting;
 mod contexts;
+mod graphs;
 mod lifecycle;
 mod managed;
 mod memory_info;

@@ -119,3 +119,30 @@ fn asking_and_allocating_leaves_an_open_capture_whole() {
         ],
     );
 }
+
+#[test]
+fn memory_that_outlives_its_pool_stays_charged_until_it_is_freed() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "pool p -> 0",
+            "alloc-pool a p 1GiB -> 0",
+            "alloc-pool b p 1GiB -> 0",
+            "alloc-pool c p 100 -> 0",
+            "free a -> 0",
+            "destroy-pool p -> 0",
+            "used -> 0 1026MiB",
+            "difference -> 0 0MiB",
+            "alloc d 3GiB -> 2",
+            "free b -> 0",
+            "used -> 0 2MiB",
+            "pool q -> 0",
+            "alloc-pool e q 1GiB -> 0",
+            "free c -> 0",
+            "used -> 0 1024MiB",
+            "free e -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}

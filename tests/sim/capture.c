@@ -72,6 +72,14 @@ bool sim_stream_capturing(CUstream handle)
     return sim_stream_object(handle, &context, &stream) == CUDA_SUCCESS && stream && stream->capture;
 }
 
+CUgraph sim_stream_graph(CUstream handle)
+{
+    struct sim_context *context;
+    struct sim_stream *stream;
+    bool captured = sim_stream_object(handle, &context, &stream) == CUDA_SUCCESS && stream && stream->capture;
+    return captured ? (CUgraph)stream->capture->graph : NULL;
+}
+
 struct sim_capture *sim_capture_of(unsigned long long id)
 {
     struct sim_capture *capture = captures;

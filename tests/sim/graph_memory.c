@@ -3,8 +3,8 @@
  * launch until it is freed, by the graph or by the program. The blocks come from a pool of the device
  * that keeps them until cuDeviceGraphMemTrim.
  */
+#include "graph.h"
 #include "pool.h"
-#include "stream.h"
 
 static struct sim_pool *graph_pools[32]; /* by card */
 
@@ -36,33 +36,71 @@ static CUresult run_free(const void *args)
     return sim_heap_release(*(const CUdeviceptr *)args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* An address of the graph's own, without memory. */
+static CUresult address(struct sim_graph *graph, CUdeviceptr *ptr, size_t bytes, CUdevice device,
+                        struct sim_context *context)
+{
+    struct sim_pool *pool = graph_pool(device);
+    struct sim_region *region = pool ? sim_region_unbacked(&pool->heap, context, bytes) : NULL;
+    if (!region)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sim_graph_own(graph, region)) {
+        sim_region_abandon(region);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *ptr = region->base;
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_graph_alloc(CUdeviceptr *ptr, size_t bytes, CUdevice device, CUstream stream, struct sim_context *context)
 {
     struct sim_stream *object;
     struct sim_context *unused;
-    struct sim_pool *pool = graph_pool(device);
+    CUdeviceptr base;
     CUresult result = sim_stream_object(stream, &unused, &object);
     if (result != CUDA_SUCCESS)
         return result;
     if (object->capture->invalidated)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    struct sim_region *region = pool ? sim_region_unbacked(&pool->heap, context, bytes) : NULL;
-    if (!region)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sim_graph_own(object->capture->graph, region)) {
-        sim_region_abandon(region);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUdeviceptr base = region->base;
-    result = sim_work(stream, run_alloc, &base, sizeof base);
+    struct sim_graph *graph = object->capture->graph;
+    result = address(graph, &base, bytes, device, context);
     if (result == CUDA_SUCCESS)
-        *ptr = base;
-    return result;
+        result = sim_work(stream, run_alloc, &base, sizeof base);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_graph_tail(graph)->type = SIM_NODE_MEM_ALLOC;
+    *ptr = base;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_release(CUdeviceptr ptr, CUstream stream)
 {
-    return sim_work(stream, run_free, &ptr, sizeof ptr);
+    CUresult result = sim_work(stream, run_free, &ptr, sizeof ptr);
+    CUgraph graph = result == CUDA_SUCCESS ? sim_stream_graph(stream) : NULL;
+    if (graph)
+        sim_graph_tail((struct sim_graph *)graph)->type = SIM_NODE_MEM_FREE;
+    return result;
+}
+
+CUresult sim_graph_alloc_node(struct sim_graph *graph, CUdeviceptr *ptr, size_t bytes, CUdevice device,
+                              struct sim_context *context, struct sim_node *const *dependencies, size_t count)
+{
+    CUdeviceptr base;
+    CUresult result = address(graph, &base, bytes, device, context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!sim_node_new(graph, SIM_NODE_MEM_ALLOC, run_alloc, &base, sizeof base, dependencies, count))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *ptr = base;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_graph_free_node(struct sim_graph *graph, CUdeviceptr ptr, struct sim_node *const *dependencies,
+                             size_t count)
+{
+    return sim_node_new(graph, SIM_NODE_MEM_FREE, run_free, &ptr, sizeof ptr, dependencies, count)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 enum { USED, USED_HIGH, RESERVED, RESERVED_HIGH, ATTRIBUTES };

@@ -118,6 +118,7 @@ enum sim_kind {
     SIM_KERNEL,
     SIM_GRAPH,
     SIM_GRAPH_EXEC,
+    SIM_GRAPH_NODE,
     SIM_OTHER, /* anything that a part wants to tell from garbage */
 };
 

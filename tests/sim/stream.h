@@ -65,6 +65,9 @@ void sim_graph_free(struct sim_graph *graph);
 /* Addresses of memory that a graph allocates belong to it. */
 bool sim_graph_own(struct sim_graph *graph, struct sim_region *region);
 
+/* The graph that a captured stream records into, or NULL. */
+CUgraph sim_stream_graph(CUstream stream);
+
 /* ---- graph_memory.c ---- */
 /* Stream-ordered allocation and free in a stream that is being captured. */
 CUresult sim_graph_alloc(CUdeviceptr *ptr, size_t bytes, CUdevice device, CUstream stream,

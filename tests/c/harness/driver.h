@@ -46,6 +46,21 @@
     X(stream_create, cuStreamCreate, "cuStreamCreate", 2000, (CUstream *, unsigned))                             \
     X(capture_begin, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, (CUstream, CUstreamCaptureMode))    \
     X(capture_end, cuStreamEndCapture, "cuStreamEndCapture", 10000, (CUstream, CUgraph *))                       \
+    X(graph_create, cuGraphCreate, "cuGraphCreate", 10000, (CUgraph *, unsigned))                                \
+    X(graph_destroy, cuGraphDestroy, "cuGraphDestroy", 10000, (CUgraph))                                         \
+    X(graph_add_alloc, cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040,                                  \
+      (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *))                       \
+    X(graph_add_free, cuGraphAddMemFreeNode, "cuGraphAddMemFreeNode", 11040,                                     \
+      (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr))                                        \
+    X(graph_add_child, cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode", 10000,                              \
+      (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph))                                            \
+    X(graph_add, cuGraphAddNode, "cuGraphAddNode", 12020,                                                        \
+      (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *))                                \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040,                      \
+      (CUgraphExec *, CUgraph, unsigned long long))                                                              \
+    X(graph_launch, cuGraphLaunch, "cuGraphLaunch", 10000, (CUgraphExec, CUstream))                              \
+    X(graph_exec_destroy, cuGraphExecDestroy, "cuGraphExecDestroy", 10000, (CUgraphExec))                        \
+    X(graph_mem_trim, cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, (CUdevice))                           \
     X(create, cuMemCreate, "cuMemCreate", 10020,                                                                 \
       (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))                 \
     X(release, cuMemRelease, "cuMemRelease", 10020, (CUmemGenericAllocationHandle))                              \
