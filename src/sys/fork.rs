@@ -19,7 +19,16 @@ pub struct ForkLocal<T: 'static> {
     cell: AtomicPtr<AtomicPtr<T>>,
     /// Stands in for the page where the kernel gives none.
     stand_in: AtomicPtr<T>,
+    /// All values that were made, those of the processes this one was forked from included: a leak checker looks for
+    /// pointers here, not in the page.
+    kept: AtomicPtr<Kept<T>>,
     owns: PhantomData<T>,
+}
+
+/// A value, and the one that was made before it.
+struct Kept<T> {
+    value: T,
+    earlier: *mut Kept<T>,
 }
 
 // SAFETY: the cells are atomics, and what they point at is handed out only as `&T` (which needs `T: Sync`) after having
@@ -32,6 +41,7 @@ impl<T: Send + Sync> ForkLocal<T> {
         ForkLocal {
             cell: AtomicPtr::new(ptr::null_mut()),
             stand_in: AtomicPtr::new(ptr::null_mut()),
+            kept: AtomicPtr::new(ptr::null_mut()),
             owns: PhantomData,
         }
     }
@@ -55,10 +65,17 @@ impl<T: Send + Sync> ForkLocal<T> {
             return value;
         }
         let cell = self.cell();
-        let made = Box::into_raw(Box::new(init()));
-        match cell.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just leaked, and nobody frees what the cell holds.
-            Ok(_) => unsafe { &*made },
+        let made = Box::into_raw(Box::new(Kept { value: init(), earlier: ptr::null_mut() }));
+        // SAFETY: `made` was just leaked; the address of its field is taken, nothing is read.
+        let value = unsafe { &raw mut (*made).value };
+        match cell.compare_exchange(ptr::null_mut(), value, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                // SAFETY: one thread of the process gets here, and others know only the other field of it.
+                unsafe { (*made).earlier = self.kept.load(Ordering::Relaxed) };
+                self.kept.store(made, Ordering::Release);
+                // SAFETY: just leaked, and nobody frees what the cell holds.
+                unsafe { &*value }
+            }
             Err(theirs) => {
                 // SAFETY: `made` came from `Box::into_raw` above and was not published.
                 drop(unsafe { Box::from_raw(made) });
