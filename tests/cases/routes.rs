@@ -91,6 +91,9 @@ fn a_plugin_linked_against_the_driver_is_limited_however_it_is_opened() {
 
 #[test]
 fn a_plugin_that_only_its_opener_can_find_is_limited_too() {
+    if needs_the_simulator() {
+        return;
+    }
     // The loader looks for it in the opener's own run path, so it must see who opens it.
     let plugin = c_build("plugin", &["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
     let (dir, name) = (plugin.parent().unwrap().display(), plugin.file_name().unwrap().to_owned());
@@ -107,6 +110,9 @@ fn a_plugin_that_only_its_opener_can_find_is_limited_too() {
 
 #[test]
 fn a_tool_that_the_driver_loads_is_limited_like_the_program() {
+    if needs_the_simulator() {
+        return;
+    }
     let tool = c_build("plugin", &["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
     let (machine, container) = (one_card(), four_gib());
     let run = Run::new(c_program("harness")).on(&machine).within(&container);
@@ -130,6 +136,9 @@ fn a_tool_that_the_driver_loads_is_limited_like_the_program() {
 
 #[test]
 fn two_copies_of_the_driver_are_each_served_by_their_own_functions() {
+    if needs_the_simulator() {
+        return;
+    }
     let (machine, container) = (one_card(), four_gib());
     let copies = crate::common::temp_dir("copies");
     let copy = |name: &str| {
@@ -150,6 +159,9 @@ fn two_copies_of_the_driver_are_each_served_by_their_own_functions() {
 
 #[test]
 fn other_interposers_keep_working_before_and_behind_the_library() {
+    if needs_the_simulator() {
+        return;
+    }
     let other = c_library("interposer");
     let (machine, container) = (one_card(), four_gib());
     let ours = crate::common::preload();
