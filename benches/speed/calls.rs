@@ -1,7 +1,7 @@
 //! What a call costs.
 
 use crate::Bench;
-use crate::common::Run;
+use crate::common::{Container, Run};
 use crate::duel::{Duel, Meter, program};
 use crate::table::{Row, Unit};
 
@@ -30,6 +30,21 @@ pub fn live_allocations(bench: &Bench, report: &mut dyn FnMut(Row)) {
             let took = duel.race(bench.rounds, BATCH, |batch| format!("swaps {batch} {bytes}"));
             let what = format!("free at random + alloc {size}, {live} live");
             report(Row::timed(what, Unit::Nanoseconds, None, took));
+        }
+    }
+}
+
+/// Allocation and free of what is too small to be lazy, where large allocations are: they should cost what they cost
+/// elsewhere.
+pub fn below_lazy_from(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    for growth in ["native", "lazy"] {
+        let container = Container::new(&format!("limit = \"4TiB\"\ngrowth = \"{growth}\"\n"));
+        let mut duel = Duel::new(&bench.machine, &container);
+        for (live, what) in [(SMALL, ""), (256 << 20, ", one of 256 MiB live")] {
+            duel.both(&format!("live 1 {live}"));
+            let took = duel.race(bench.rounds, BATCH, |batch| format!("pairs {batch} {LARGE}"));
+            let what = format!("alloc+free 2 MiB, growth = {growth}{what}");
+            report(Row::timed(what, Unit::Nanoseconds, PAIR, took));
         }
     }
 }

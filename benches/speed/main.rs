@@ -36,6 +36,7 @@ type Group = fn(&Bench, &mut dyn FnMut(table::Row));
 
 const GROUPS: &[(&str, Group)] = &[
     ("live", calls::live_allocations),
+    ("lazy", calls::below_lazy_from),
     ("processes", calls::processes),
     ("info", calls::memory_info),
     ("pools", calls::pools),

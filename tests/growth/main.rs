@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod crowds;
 mod explain;
 mod hints;
 mod lazy;
