@@ -53,3 +53,29 @@ fn what_each_framework_is_charged_and_holds_is_as_documented() {
     }
     assert!(missing.is_empty(), "docs/growth.md should say:\n{missing}");
 }
+
+#[test]
+fn with_a_quota_that_says_nothing_of_growth_a_small_model_stays_below_a_gib() {
+    let machine = Machine::new("16GiB");
+    for pattern in ["tensorflow", "tensorflow-cuda-malloc-async", "jax", "jax-platform", "jax-cuda-async"] {
+        let container = Container::new("limit = \"4GiB\"\n");
+        let mut program = Program::ready(pattern, 4, &machine, &container);
+        let held = program.held();
+        assert!(held < 1024, "{pattern}: {held} MiB");
+    }
+}
+
+#[test]
+fn what_the_user_says_wins() {
+    let machine = Machine::new("16GiB");
+    for (pattern, variable, value, takes) in [
+        ("tensorflow", "TF_FORCE_GPU_ALLOW_GROWTH", "false", 4096 - CONTEXT - 1800),
+        ("jax", "XLA_PYTHON_CLIENT_PREALLOCATE", "true", 3072),
+        ("jax-cuda-async", "XLA_PYTHON_CLIENT_PREALLOCATE", "", 3072),
+    ] {
+        let container = Container::new("limit = \"4GiB\"\n");
+        let (mut program, said) = Program::start_with(pattern, 4, &machine, &container, &[(variable, value)]);
+        assert_eq!(said, "ready");
+        assert_eq!(program.held(), takes + CONTEXT, "{pattern}");
+    }
+}

@@ -16,10 +16,22 @@ pub struct Program {
 impl Program {
     /// Starts the pattern with so many tensors of 64 MiB; its first word is "ready", or "failed CODE".
     pub fn start(pattern: &str, tensors: u32, machine: &Machine, container: &Container) -> (Program, String) {
+        Program::start_with(pattern, tensors, machine, container, &[])
+    }
+
+    /// The same with variables that the user has set.
+    pub fn start_with(
+        pattern: &str,
+        tensors: u32,
+        machine: &Machine,
+        container: &Container,
+        set: &[(&str, &str)],
+    ) -> (Program, String) {
         let switches =
             ["TF_FORCE_GPU_ALLOW_GROWTH", "XLA_PYTHON_CLIENT_PREALLOCATE", "FLAGS_allocator_strategy"];
         let run = Run::new(c_program("grab")).args([pattern, &tensors.to_string()]);
         let run = switches.iter().fold(run, |run, name| run.without_env(name));
+        let run = set.iter().fold(run, |run, (name, value)| run.env(*name, *value));
         let mut child = run.on(machine).within(container).spawn();
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let mut program = Program { child, input, output: BufReader::new(output) };
