@@ -6,11 +6,12 @@
 #include <stddef.h>
 
 #define FUNCTIONS(X)                                                                                               \
-    X(cuInit) X(cuMemGetInfo_v2) X(cuDevicePrimaryCtxRetain) X(cuCtxCreate_v2) X(cuCtxDestroy_v2)                  \
-    X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2) X(cuMemAllocAsync)                 \
-    X(cuMemAllocFromPoolAsync) X(cuMemCreate) X(cuMemRelease) X(cuArrayCreate_v2) X(cuArray3DCreate_v2)            \
-    X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuGetProcAddress)                     \
-    X(cuGetProcAddress_v2)
+    X(cuInit) X(cuGetProcAddress) X(cuGetProcAddress_v2) X(cuMemGetInfo_v2) X(cuDevicePrimaryCtxRetain)            \
+    X(cuCtxCreate) X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4)                                           \
+    X(cuMemAlloc) X(cuMemAlloc_v2) X(cuMemAllocPitch) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2)   \
+    X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz) X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz)          \
+    X(cuMemCreate) X(cuMemRelease) X(cuArrayCreate) X(cuArrayCreate_v2) X(cuArray3DCreate) X(cuArray3DCreate_v2)   \
+    X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuGraphLaunch) X(cuGraphLaunch_ptsz)
 
 #define DECLARE(name) extern int name(void) __attribute__((weak));
 FUNCTIONS(DECLARE)

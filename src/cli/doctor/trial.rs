@@ -2,7 +2,7 @@
 
 use cuquota::config::Source;
 use cuquota::ledger::{self, Snapshot};
-use cuquota::sys::probe::{ENTRIES, Entry};
+use cuquota::sys::probe::{ENTRIES, Entry, Size};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
@@ -156,7 +156,7 @@ impl Trial<'_> {
     fn of(&mut self, entry: &Entry) -> Result<(Verdict, String), Failure> {
         let before = self.look();
         let mut refused = false;
-        if entry.sized {
+        if entry.size == Size::Any {
             let answer = self.take(entry, self.over)?;
             if answer.get("missing").is_some() {
                 return Ok((Verdict::Absent, "this driver has none".to_owned()));
@@ -185,8 +185,8 @@ impl Trial<'_> {
             (NOT_SUPPORTED, ..) => (Verdict::Absent, "not supported by this driver".to_owned()),
             (0, Some(before), Some(after)) => {
                 let counted = after.used.saturating_sub(before.used);
-                let enough = if entry.sized { counted >= LITTLE } else { counted > 0 };
-                match (enough, refused || after.unlimited || !entry.sized) {
+                let enough = if entry.size == Size::Own { counted > 0 } else { counted >= LITTLE };
+                match (enough, refused || after.unlimited || entry.size != Size::Any) {
                     (true, true) => (Verdict::Capped, "is counted, and refused beyond the budget".to_owned()),
                     (true, false) => (Verdict::Escapes, "is counted, but not refused".to_owned()),
                     (false, _) => (Verdict::Escapes, "was granted without being counted".to_owned()),

@@ -1,7 +1,25 @@
 //! What `cuquota doctor` does inside the container it looks at: reach the driver by each route that programs take, and
 //! ask for memory there.
 
+/// Calls the function of that name as this route finds it: `Some(code)`, or `None` where it finds none.
+macro_rules! ask {
+    ($reach:expr, $find:ident, $name:literal, ($($kind:ty),*), $($argument:expr),*) => {{
+        let address = $reach.$find($name);
+        (!address.is_null()).then(|| {
+            // SAFETY: the driver's function of that name has this type.
+            let function: unsafe extern "C" fn($($kind),*) -> c_int = unsafe { std::mem::transmute(address) };
+            // SAFETY: every pointer among the arguments points to a local variable of the type that the function reads
+            // or fills in before it returns, and every handle came from the driver and has not been given back.
+            unsafe { function($($argument),*) }
+        })
+    }};
+}
+
+mod arrays;
+mod contexts;
 mod entries;
+mod graphs;
+mod memory;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -9,7 +27,7 @@ use std::path::Path;
 use super::object;
 use crate::hook::Hook;
 
-pub use entries::{ENTRIES, Entry, Held};
+pub use entries::{ENTRIES, Entry, Held, Size};
 
 /// A way to the driver's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +168,15 @@ impl Reach {
         let Some(info) = Hook::ALL.iter().map(|hook| hook.info()).find(|info| info.symbol == name) else {
             return self.helper(name);
         };
+        // An older driver lacks it: a plug-in's weak reference to it may have met the library's export, and
+        // `cuGetProcAddress` may answer with an earlier variant of other arguments.
+        if self.helper(name).is_null() {
+            return std::ptr::null_mut();
+        }
         let Ok(base) = CString::new(info.base) else { return std::ptr::null_mut() };
         let version = info.since as c_int;
+        const PER_THREAD_DEFAULT_STREAM: u64 = 2;
+        let flags = if info.per_thread { PER_THREAD_DEFAULT_STREAM } else { 0 };
         let mut found = std::ptr::null_mut();
         // SAFETY: each is a look-up function with a name that is a C string, an open handle or a scope, and live locals
         // for what it writes. The table ends with a row without a name, and the loader filled it in; it is read anew
@@ -161,10 +186,10 @@ impl Reach {
                 Source::Scope(scope) => found = libc::dlsym(scope, name.as_ptr()),
                 Source::LookedUp(dlsym, driver) => found = dlsym(driver, name.as_ptr()),
                 Source::ProcAddress(function) => {
-                    function(base.as_ptr(), &mut found, version, 0);
+                    function(base.as_ptr(), &mut found, version, flags);
                 }
                 Source::ProcAddressV2(function) => {
-                    function(base.as_ptr(), &mut found, version, 0, std::ptr::null_mut());
+                    function(base.as_ptr(), &mut found, version, flags, std::ptr::null_mut());
                 }
                 Source::Table(table) => {
                     let mut row = table;
@@ -177,10 +202,6 @@ impl Reach {
                 }
                 Source::Plugin => found = self.helper(name),
             }
-        }
-        // A plug-in's weak reference to what this driver lacks may have met the library's export: it is absent.
-        if matches!(self.source, Source::Table(_)) && self.helper(name).is_null() {
-            return std::ptr::null_mut();
         }
         found
     }
