@@ -125,6 +125,17 @@ clients! {
     cudarc: rust_client;
 }
 
+/// To programs lazy memory is plain memory, here from the first byte on.
+#[test]
+fn programs_notice_nothing_of_lazy_memory() {
+    let scripts = ["with_numba_cuda.py", "with_cuda_bindings.py", "with_cuda_core.py"];
+    let clients = scripts.map(|script| python_client(script, QUOTA));
+    for client in clients.into_iter().chain([rust_client(QUOTA)]).flatten() {
+        let container = Container::new("limit = \"4GiB\"\ngrowth = \"lazy\"\nlazy_from = 1\n");
+        client.on(&Machine::new("16GiB")).within(&container).finish().success();
+    }
+}
+
 /// A driver may hand out addresses that no exported name has, to programs that ask for everything by look-up.
 #[test]
 fn programs_that_look_everything_up_are_held_whatever_address_the_driver_gives() {
