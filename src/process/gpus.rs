@@ -9,6 +9,7 @@ use crate::config::{GpuIdentity, Growth, PciAddress};
 use crate::driver::Driver;
 use crate::ledger::GpuIndex;
 use crate::log::{self, Level};
+use crate::policy::BLOCK;
 
 use super::Process;
 use super::bus::{self, BusPlace, Visibility};
@@ -60,7 +61,9 @@ impl Gpu {
         let limit = rule.as_ref().map_or(0, |rule| rule.limit.bytes(self.physical).unwrap_or(u64::MAX));
         let lazy = rule.filter(|rule| rule.growth == Growth::Lazy && self.paged.load(Ordering::Relaxed));
         self.limit.store(limit, Ordering::Relaxed);
-        self.lazy_from.store(lazy.map_or(u64::MAX, |rule| rule.lazy_from), Ordering::Relaxed);
+        // What is smaller than a block would take one for itself.
+        let from = lazy.map_or(u64::MAX, |rule| rule.lazy_from.max(BLOCK));
+        self.lazy_from.store(from, Ordering::Relaxed);
     }
 
     /// Learns from the driver whether managed memory is paged. Where it is not, nothing can be lazy.

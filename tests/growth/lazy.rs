@@ -122,6 +122,8 @@ fn below_lazy_from_and_under_the_other_policies_memory_is_plain() {
     let from = |from: &str| format!("{LAZY}lazy_from = \"{from}\"\n");
     assert_eq!(held(&from("1GiB"), "512"), "resident after alloc 512");
     assert_eq!(held(&from("16MiB"), "16"), "resident after alloc 0");
+    assert_eq!(held(&from("0"), "2"), "resident after alloc 0");
+    assert_eq!(held(&from("0"), "1"), "resident after alloc 2", "what shares a block is never lazy");
     assert_eq!(held("limit = \"12GiB\"\ngrowth = \"hints\"\n", "512"), "resident after alloc 512");
     assert_eq!(held("limit = \"12GiB\"\ngrowth = \"native\"\n", "512"), "resident after alloc 512");
 }
