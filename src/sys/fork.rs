@@ -47,6 +47,7 @@ impl<T: Send + Sync> ForkLocal<T> {
     }
 
     /// This process's value, if it has been made.
+    #[inline]
     pub fn get(&'static self) -> Option<&'static T> {
         let cell = self.cell.load(Ordering::Acquire);
         if cell.is_null() {
@@ -60,10 +61,17 @@ impl<T: Send + Sync> ForkLocal<T> {
 
     /// This process's value, made by `init` if need be. Threads that get here at the same time may each call `init`; one
     /// value stays, the others are dropped.
+    #[inline]
     pub fn get_or_init(&'static self, init: impl FnOnce() -> T) -> &'static T {
-        if let Some(value) = self.get() {
-            return value;
+        match self.get() {
+            Some(value) => value,
+            None => self.make(init),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&'static self, init: impl FnOnce() -> T) -> &'static T {
         let cell = self.cell();
         let made = Box::into_raw(Box::new(Kept { value: init(), earlier: ptr::null_mut() }));
         // SAFETY: `made` was just leaked; the address of its field is taken, nothing is read.
