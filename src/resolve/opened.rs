@@ -16,9 +16,11 @@ use super::loader::{self, Verdict, real};
 use super::names::{self, Lookup, Name};
 use super::ours;
 use crate::driver::{self, Driver};
+use crate::log;
 use crate::sys::object::{self, Object, Reference, SearchPath};
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
 
 /// `dlopen`.
@@ -90,7 +92,30 @@ pub unsafe extern "C" fn pick_dlmopen<const COPY: usize>(
     // SAFETY: the caller's own arguments.
     let opened = unsafe { dlmopen(namespace, file, mode) };
     before.redirect_what_came_since();
+    // SAFETY: an open handle, or NULL.
+    unsafe { report_what_cannot_be_seen(opened) };
     Verdict::answer(opened)
+}
+
+/// Says so where a plug-in has a driver in a namespace that the loader (glibc before 2.35) does not show.
+///
+/// # Safety
+/// `opened` is an open handle of another namespace, or NULL.
+unsafe fn report_what_cannot_be_seen(opened: *mut c_void) {
+    let seen = object::elsewhere(|_| ControlFlow::Break(())).is_some();
+    if opened.is_null() || seen {
+        return;
+    }
+    // SAFETY: copy 1 leads to a `dlsym`.
+    let dlsym: Dlsym = unsafe { core::mem::transmute(real(Lookup::Dlsym, 1)) };
+    // SAFETY: an open handle, as promised, and a C string; then the error that a failure leaves is dropped.
+    let driver = unsafe { dlsym(opened, c"cuInit".as_ptr()) };
+    if driver.is_null() {
+        // SAFETY: takes nothing; the message it drops is the calling thread's.
+        unsafe { libc::dlerror() };
+    } else {
+        log::enforcement_lost(c"dlmopen", "glibc before 2.35 does not show what is in other namespaces");
+    }
 }
 
 /// Whether the loader finds the same for any caller of this namespace.

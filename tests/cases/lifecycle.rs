@@ -1,7 +1,7 @@
 //! Programs in unusual states: before the driver is up, after it is gone, without their descriptors, as another user.
 
 use crate::common::programs::c_program;
-use crate::common::{Run, wait_for_line};
+use crate::common::{Machine, Run, wait_for_line};
 use crate::harness::{four_gib, lines, needs_the_simulator, one_card};
 
 #[test]
@@ -97,4 +97,16 @@ fn a_program_that_is_replaced_gives_its_part_to_the_next() {
     assert_eq!(lines(run().arg("itself").finish()), ["first 0", "anew 0"]);
     // A server that has not used the GPU itself.
     assert_eq!(lines(run().finish()), ["refused 0"]);
+}
+
+#[test]
+fn a_program_that_runs_for_weeks_does_not_grow() {
+    if needs_the_simulator() {
+        return;
+    }
+    let (machine, container) = (Machine::new("16GiB,work=none"), four_gib());
+    let said = lines(Run::new(c_program("cycles")).on(&machine).within(&container).finish());
+    let grown = said[0].strip_prefix("grown ").and_then(|rest| rest.strip_suffix(", refused 0"));
+    let grown: i64 = grown.unwrap_or_else(|| panic!("{said:?}")).parse().unwrap();
+    assert!(grown <= 128, "{grown} KiB in a million cycles");
 }
