@@ -210,6 +210,18 @@ fn programs_that_cannot_be_held_are_named() {
 }
 
 #[test]
+fn what_nvml_reports_is_compared_with_what_cuda_reports() {
+    let container = Container::new("limit = \"4GiB\"\n");
+    let said = |spec: &str| doctor().on(&Machine::new(spec)).within(&container).finish();
+    let same = said("16GiB");
+    assert!(same.stdout.contains("CUDA and NVML both report a GPU of 4 GiB"), "{same}");
+    // Where NVML does not say, programs know how to live with that.
+    let silent = said("16GiB,nvml=notsupported");
+    assert_eq!(silent.code(), 0);
+    assert!(silent.stdout.contains("NVML does not report the GPU's memory: it answers 3"), "{silent}");
+}
+
+#[test]
 fn a_budget_without_room_is_no_escape() {
     for limit in ["0", "100MiB"] {
         let (machine, container) = (Machine::new("16GiB"), Container::new(&format!("limit = \"{limit}\"\n")));

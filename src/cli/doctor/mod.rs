@@ -64,7 +64,7 @@ impl Doctor {
 
         let mut findings = Vec::new();
         let mut rows = Vec::new();
-        let (first, loaded, found) = Probe::send("dlsym", Path::new(DRIVER), &plugin)?;
+        let (first, loaded, found) = Probe::send(trial::FIRST, Path::new(DRIVER), &plugin)?;
         findings.extend(findings::preload(loaded));
         findings.push(findings::quota());
         let mut notices = vec![first.finish()?];

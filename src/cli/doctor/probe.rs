@@ -48,6 +48,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 Ok(uuid) => json!({ "uuid": uuid, "total": reach.total().ok() }),
                 Err(code) => json!({ "code": code }),
             },
+            (Some("nvml"), ..) => match reach.nvml_total() {
+                Ok(total) => json!({ "total": total }),
+                Err(words) => json!({ "words": words }),
+            },
             (Some("take"), Some(symbol), Some(bytes)) => take(&reach, symbol, bytes, &mut held),
             _ => {
                 if let Some(held) = held.take() {

@@ -6,6 +6,7 @@ use cuquota::sys::probe::{ENTRIES, Entry, Size};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
+use super::super::units::human;
 use super::findings::Finding;
 use super::probe::{Found, Probe};
 
@@ -58,6 +59,9 @@ const OUT_OF_MEMORY: i64 = 2;
 const NOT_PERMITTED: i64 = 800;
 const NOT_SUPPORTED: i64 = 801;
 
+/// The route by which everything is asked that need be asked once.
+pub const FIRST: &str = "dlsym";
+
 /// A little: a few of the driver's blocks.
 const LITTLE: u64 = 4 << 20;
 
@@ -92,6 +96,9 @@ pub fn of_route(
     let started = probe.ask("start")?;
     let rows = match (started.get("uuid").and_then(uuid), code(&started)) {
         (Some(uuid), _) => {
+            if route == FIRST {
+                findings.push(nvml(&mut probe, started.get("total").and_then(Value::as_u64))?);
+            }
             let total = started.get("total").and_then(Value::as_u64).unwrap_or(u64::MAX - LITTLE);
             let mut trial = Trial { probe: &mut probe, loaded, uuid, over: total.saturating_add(LITTLE) };
             let tried: Result<Vec<Row>, Failure> = ENTRIES
@@ -124,6 +131,25 @@ pub fn of_route(
     };
     notices.push(probe.finish()?);
     Ok(rows)
+}
+
+/// Whether NVML says the same of the GPU's memory as CUDA does.
+fn nvml(probe: &mut Probe, cuda: Option<u64>) -> Result<Finding, Failure> {
+    let answer = probe.ask("nvml")?;
+    let nvml = answer.get("total").and_then(Value::as_u64);
+    let words = answer.get("words").and_then(Value::as_str).unwrap_or("it gives no reason");
+    let human = |bytes: Option<u64>| bytes.map_or("nothing".to_owned(), human);
+    Ok(match nvml {
+        _ if nvml == cuda => Finding::fine(format!("CUDA and NVML both report a GPU of {}", human(cuda))),
+        None => Finding::note(
+            format!("NVML does not report the GPU's memory: {words}"),
+            "programs that ask it, such as nvidia-smi, need libnvidia-ml.so.1 in the container (capability `utility`)",
+        ),
+        Some(_) => Finding::problem(
+            format!("NVML reports a GPU of {} where CUDA reports {}", human(nvml), human(cuda)),
+            "programs that size themselves by NVML ask for more than there is: please report it",
+        ),
+    })
 }
 
 fn uuid(value: &Value) -> Option<[u8; 16]> {

@@ -20,6 +20,7 @@ mod contexts;
 mod entries;
 mod graphs;
 mod memory;
+mod reports;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
