@@ -2,7 +2,7 @@
 
 use crate::common::programs::c_program;
 use crate::common::{Machine, Run, wait_for_line};
-use crate::harness::{four_gib, lines, needs_the_simulator, one_card};
+use crate::harness::{four_gib, lines, linked, needs_the_simulator, one_card};
 
 #[test]
 fn calls_after_the_driver_is_gone_are_answered_as_without_the_library() {
@@ -47,6 +47,28 @@ fn an_initialisation_that_fails_may_work_later() {
         ]
     );
     assert_eq!(lines(run().finish())[..5], within[..5]);
+}
+
+#[test]
+fn memory_is_charged_once_where_the_driver_calls_its_own_exports() {
+    if needs_the_simulator() {
+        return;
+    }
+    // The inner call leads through the library, too: the linked program has the driver in the global scope.
+    let (machine, container) = (Machine::new("16GiB,calls=exports"), four_gib());
+    let commands =
+        ["init", "device 0", "primary", "pitch p 1MiB 2048", "info", "pitch q 1MiB 2048", "free p", "info"];
+    let run = || Run::new(linked()).on(&machine).env("HARNESS_ROUTE", "link").args(commands);
+    assert_eq!(
+        lines(run().within(&container).finish())[3..],
+        [
+            "pitch p 1MiB 2048 -> 0",
+            "info -> 0 free=1748MiB total=4096MiB",
+            "pitch q 1MiB 2048 -> 2",
+            "free p -> 0",
+            "info -> 0 free=3796MiB total=4096MiB"
+        ]
+    );
 }
 
 #[test]

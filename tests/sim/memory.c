@@ -1,5 +1,9 @@
 /* Plain and pitched device memory, memory info, address ranges. */
+#define _GNU_SOURCE
 #include "mem.h"
+#include "spec.h"
+
+#include <dlfcn.h>
 
 /* The longest row that cuMemAllocPitch takes, and what rows are rounded to. */
 #define PITCH_MAX 0x7fffffffu
@@ -184,9 +188,24 @@ SIM_API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 }
 
 SIM_EXPORT_ALLOC(cuMemAlloc, (CUdeviceptr_v1 * ptr, unsigned bytes), alloc_low(ptr, bytes))
-SIM_EXPORT_ALLOC(cuMemAllocPitch_v2,
-                 (CUdeviceptr * ptr, size_t *pitch, size_t width, size_t height, unsigned element),
-                 alloc_pitch(ptr, pitch, width, height, element))
+/* With calls=exports it gets its memory by the exported cuMemAlloc_v2, as whoever is first in the global scope has it. */
+SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    SIM_ENTER(cuMemAllocPitch_v2);
+    sim_delay();
+    CUresult (*exported)(CUdeviceptr *, size_t) =
+        sim_spec()->through_exports ? (CUresult(*)(CUdeviceptr *, size_t))dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") : NULL;
+    uint64_t row = pitch_of(width, height, element), bytes;
+    if (exported && ptr && pitch && row && !__builtin_mul_overflow(row, height, &bytes)) {
+        CUresult result = exported(ptr, bytes);
+        if (result == CUDA_SUCCESS)
+            *pitch = row;
+        return result;
+    }
+    SIM_LOCKED();
+    return alloc_pitch(ptr, pitch, width, height, element);
+}
+
 SIM_EXPORT_ALLOC(cuMemAllocPitch,
                  (CUdeviceptr_v1 * ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element),
                  alloc_pitch_low(ptr, pitch, width, height, element))

@@ -92,6 +92,10 @@ static const char *parse_option(const char *key, const char *value, struct sim_s
         return parse_choice(value, "exported", "inner", &spec->procaddr_inner)
                    ? NULL
                    : "want procaddr=inner or procaddr=exported";
+    if (!strcmp(key, "calls"))
+        return parse_choice(value, "direct", "exports", &spec->through_exports)
+                   ? NULL
+                   : "want calls=exports or calls=direct";
     if (!strcmp(key, "work"))
         return parse_choice(value, "all", "none", &spec->no_work) ? NULL : "want work=none or work=all";
     if (!strcmp(key, "delay"))
@@ -102,7 +106,7 @@ static const char *parse_option(const char *key, const char *value, struct sim_s
         return parse_choice(value, "0", "1", &spec->managed) ? NULL : "want managed=0 or managed=1";
     if (!strcmp(key, "nvml"))
         return parse_nvml(value, spec) ? NULL : "want nvml=notsupported or nvml=nopermission";
-    return "no such option; there are context, driver, procaddr, work, delay, managed, mig, nvml";
+    return "no such option; there are context, driver, procaddr, calls, work, delay, managed, mig, nvml";
 }
 
 /* Adds a card of the size that the part says; NULL, or what it wants instead. */

@@ -14,6 +14,7 @@ struct sim_spec {
     uint64_t context_bytes;             /* what a context takes from its card */
     int driver_version;                 /* 12090 for 12.9 */
     bool procaddr_inner;                /* cuGetProcAddress hands out thunks */
+    bool through_exports;               /* some calls call others by their exported names, where a preload may stand */
     bool no_work;                       /* benchmarks: calls do next to nothing */
     bool mig;                           /* every card is cut, and shows as one MIG instance */
     bool managed;                       /* CONCURRENT_MANAGED_ACCESS */
