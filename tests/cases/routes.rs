@@ -99,7 +99,7 @@ fn a_plugin_that_only_its_opener_can_find_is_limited_too() {
     let (dir, name) = (plugin.parent().unwrap().display(), plugin.file_name().unwrap().to_owned());
     for tags in ["--enable-new-dtags", "--disable-new-dtags"] {
         let host = c_build("plugin_host", &[&format!("-Wl,{tags},-rpath,{dir}")]);
-        for way in [["deep"].as_slice(), &["deep", "lazy"]] {
+        for way in [&[][..], &["deep"], &["deep", "lazy"]] {
             let (machine, container) = (one_card(), four_gib());
             let run = Run::new(&host).on(&machine).within(&container).arg(&name).args(way.to_vec());
             let said = lines(run.finish());
