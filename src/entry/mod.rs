@@ -24,7 +24,7 @@ use crate::driver::Driver;
 use crate::hook::Hook;
 use crate::log::{self, Level};
 use crate::process::Process;
-use crate::process::contexts::Place;
+use crate::process::contexts::{OnItsWay, Place};
 use crate::process::thread::{self, Thread};
 use crate::resolve::loader;
 use crate::resolve::names::Lookup;
@@ -36,16 +36,18 @@ struct Call<'thread> {
     driver: usize,
     process: &'static Process,
     thread: &'thread Thread,
+    _on_its_way: Option<OnItsWay<'static>>,
 }
 
 impl<'thread> Call<'thread> {
     /// Begins a call that leads to `driver`; `None` where this thread is inside another one.
     #[inline]
     fn begin(driver: usize, thread: &'thread Thread) -> Option<Call<'thread>> {
-        match thread.inside.replace(true) {
-            false => Some(Call { driver, process: Process::current(), thread }),
-            true => None,
+        if thread.inside.replace(true) {
+            return None;
         }
+        let process = Process::current();
+        Some(Call { driver, process, thread, _on_its_way: process.contexts.on_its_way() })
     }
 
     /// Asks the driver in a call that charges nothing itself. Whatever it runs meanwhile in this thread, such as a profiler

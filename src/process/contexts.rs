@@ -4,7 +4,7 @@
 //! being made: it is met at the first hooked call that finds it current, and charged then.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
@@ -46,13 +46,35 @@ struct Entry {
 }
 
 /// See the module.
-#[derive(Default)]
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
     /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
     first: [AtomicPtr<Gpu>; 32],
-    /// Until when, in milliseconds of the coarse clock, costs are put right at every request.
+    /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
+    /// without end before the first context.
     young: AtomicU64,
+    /// Calls of this process on their way, as far as they began while costs are put right.
+    calls: AtomicUsize,
+}
+
+impl Default for Contexts {
+    fn default() -> Contexts {
+        Contexts {
+            entries: Mutex::default(),
+            first: Default::default(),
+            young: AtomicU64::new(u64::MAX),
+            calls: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// A call on its way that may have charged what the card does not hold yet, or the other way round.
+pub struct OnItsWay<'contexts>(&'contexts AtomicUsize);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// For how long after a context was met.
@@ -197,8 +219,13 @@ impl Contexts {
         let mut context: CUcontext = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills.
         let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
-        if known && self.are_young(now) {
-            self.look_again(process, api, place.gpu);
+        // What other threads have charged and not received would be taken off the context's cost. The one call is our own.
+        let alone = || self.calls.load(Ordering::SeqCst) <= 1;
+        if let Some(index) = place.gpu.ledger.filter(|_| known && self.are_young(now) && alone()) {
+            let seen = look(process, api, index, 0);
+            if alone() {
+                learn(process, place.gpu, index, seen);
+            }
         }
         self.settle(process);
     }
@@ -213,7 +240,20 @@ impl Contexts {
     /// Whether a context was met so lately that its cost may still be put right by what other processes learn.
     #[inline]
     pub fn are_young(&self, now: u64) -> bool {
-        now < self.young.load(Ordering::Relaxed)
+        let until = self.young.load(Ordering::Relaxed);
+        if until != 0 && now >= until {
+            let _ = self.young.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        now < until
+    }
+
+    /// Counts a call for as long as the answer lives, while costs are put right.
+    #[inline]
+    pub fn on_its_way(&self) -> Option<OnItsWay<'_>> {
+        (self.young.load(Ordering::Relaxed) != 0).then(|| {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            OnItsWay(&self.calls)
+        })
     }
 
     /// A context was destroyed: its charge goes, and that of everything in it.
