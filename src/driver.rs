@@ -127,6 +127,8 @@ driver_functions! {
     fn graph_free_params = c"cuGraphMemFreeNodeGetParams" (node: CUgraphNode, address: *mut CUdeviceptr);
     /// `cuGraphChildGraphNodeGetGraph`.
     fn graph_child = c"cuGraphChildGraphNodeGetGraph" (node: CUgraphNode, graph: *mut CUgraph);
+    /// `cuDeviceGetMemPool`: the one that `cuMemAllocAsync` takes from.
+    fn device_pool = c"cuDeviceGetMemPool" (pool: *mut CUmemoryPool, device: CUdevice);
     /// `cuStreamGetCtx`.
     fn stream_context = c"cuStreamGetCtx" (stream: CUstream, context: *mut CUcontext);
     /// `cuStreamIsCapturing`.

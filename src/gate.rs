@@ -139,6 +139,23 @@ pub fn freed(process: &Process, taken: Taken) {
     }
 }
 
+/// The driver has given `address` anew, on `gpu`: what was known there is gone with its context, and what it was charged
+/// goes back to the budget.
+#[cold]
+pub fn replaced(process: &Process, gpu: &Gpu, address: u64) {
+    let Some(stale) = process.allocations.take(address) else { return };
+    match (stale.record.owner, gpu.ledger) {
+        (Owner::Context(_), Some(index)) => {
+            process.ledger().give_back(index, stale.gives);
+            if stale.record.estimated {
+                process.ledger().less_estimated(index, stale.gives);
+            }
+        }
+        (Owner::Orphan(pool), _) => process.pools.less_of_doomed(process, pool, stale.gives),
+        (Owner::Pool(_) | Owner::Context(_), _) => {}
+    }
+}
+
 /// The driver refused to free what was taken out: it stays charged.
 #[cold]
 pub fn not_freed(process: &Process, address: u64, taken: Taken) {

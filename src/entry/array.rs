@@ -58,8 +58,11 @@ unsafe fn granted(
     let code = ask();
     if code == SUCCESS {
         // SAFETY: the driver has just written it.
-        call.process.arrays.insert(unsafe { *array } as usize, charge.bytes(), place);
+        let stale = call.process.arrays.insert(unsafe { *array } as usize, charge.bytes(), place);
         charge.hand_over();
+        if let Some((stale, index)) = stale.and_then(|stale| Some((stale, stale.gpu.ledger?))) {
+            call.process.ledger().give_back(index, stale.bytes);
+        }
     }
     code
 }

@@ -139,9 +139,14 @@ fn with_memory(call: &Call, plan: &Plan, ask: impl FnOnce() -> Code) -> Code {
     for (need, charge) in plan.needs.iter().zip(charges) {
         let Some(pool) = process.pools.of_graphs(call.driver, need.device, need.gpu) else { continue };
         // Also where the driver refused: it may have taken a part of it. Where it does not say, all of it stays charged
-        // after a success, and nothing after a failure.
-        if process.pools.settle(process, pool, charge.bytes()).is_ok() || code == SUCCESS {
-            charge.hand_over();
+        // until it does after a success, and nothing after a failure.
+        match process.pools.settle(process, pool, charge.bytes()) {
+            Ok(()) => charge.hand_over(),
+            Err(_) if code == SUCCESS => {
+                process.pools.take_over(pool, charge.bytes());
+                charge.hand_over();
+            }
+            Err(_) => {}
         }
     }
     code

@@ -163,6 +163,9 @@ fn granted(
     if code == SUCCESS {
         let (address, bytes) = given();
         let record = Record { bytes, owner: Owner::Context(place.context), estimated };
+        if call.process.contexts.is_any_gone() {
+            gate::replaced(call.process, place.gpu, address);
+        }
         let taken = call.process.allocations.insert(address, record);
         charge.settle(taken);
         if let Some(index) = place.gpu.ledger.filter(|_| estimated) {

@@ -104,6 +104,7 @@ unsafe fn pooled(
         (Some((id, _)), _) => Ok((id, Some(gpu))),
         (None, pool) => identify(call, given, pool, gpu),
     };
+    let known_now = from.ok();
     let settled = from.and_then(|(id, of)| match of {
         Some(of) if core::ptr::eq(of, gpu) => {
             process.pools.settle(process, id, charge.bytes())?;
@@ -119,6 +120,9 @@ unsafe fn pooled(
             if known.is_some() || process.pools.find_gpu(id).is_some_and(|of| core::ptr::eq(of, gpu)) {
                 charge.hand_over();
             }
+            if process.contexts.is_any_gone() {
+                gate::replaced(process, gpu, given);
+            }
             let owner = Owner::Pool(id);
             process.allocations.insert(given, Record { bytes, owner, estimated: false });
             SUCCESS
@@ -128,6 +132,10 @@ unsafe fn pooled(
             if let Some(api) = call.api() {
                 // SAFETY: the driver has just given this memory on this stream, and nobody has seen it.
                 let _ = unsafe { api.mem_free_async(given, stream) };
+            }
+            // The pool may keep it.
+            if let Some((id, _)) = known_now {
+                process.pools.suspect(id);
             }
             // SAFETY: as above; a failed call leaves its outputs alone.
             unsafe { *address = before };
@@ -187,9 +195,14 @@ fn identify(
     let mut handle = pool.unwrap_or(core::ptr::null_mut());
     if handle.is_null() {
         // SAFETY: the output is a live local of the attribute's type.
-        unsafe {
+        let asked = unsafe {
             api.pointer_attribute((&raw mut handle).cast(), POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
-        }?;
+        };
+        if asked.is_err() {
+            let device = call.process.gpus.device_of(call.driver, gpu).ok_or(cuda::NOT_FOUND)?;
+            // SAFETY: the output is a live local of the type that the driver fills.
+            unsafe { api.device_pool(&mut handle, device) }?;
+        }
     }
     if let Some(known) = call.process.pools.find(call.driver, handle) {
         return Ok(known);

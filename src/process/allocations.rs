@@ -123,6 +123,22 @@ impl Allocations {
     pub fn take(&self, address: u64) -> Option<Taken> {
         let mut shard = self.shard(address);
         let record = Packed(shard.records.remove(address)?).open();
+        Some(self.taken(shard, address, record))
+    }
+
+    fn take_if(&self, address: u64, wanted: impl FnOnce(Record) -> bool) -> Option<Taken> {
+        let mut shard = self.shard(address);
+        let record = Packed(*shard.records.get_mut(address)?).open();
+        if !wanted(record) {
+            return None;
+        }
+        shard.records.remove(address);
+        Some(self.taken(shard, address, record))
+    }
+
+    /// What a record that was taken out of `shard` gives back.
+    #[inline]
+    fn taken(&self, mut shard: MutexGuard<'_, Shard>, address: u64, record: Record) -> Taken {
         let edges = Edges::of(address, record);
         let mut gives = edges.whole;
         if let Some(first) = edges.first {
@@ -132,7 +148,7 @@ impl Allocations {
         if let Some(last) = edges.last {
             gives += self.shard(last * BLOCK).unshare(last);
         }
-        Some(Taken { record, gives })
+        Taken { record, gives }
     }
 
     /// The driver refused to free what was taken out. Answers what is to be given back nevertheless, in bytes: blocks
@@ -161,6 +177,22 @@ impl Allocations {
             }
         }
         bytes
+    }
+
+    /// Takes out what is at `address` if it is of a pool.
+    pub fn take_pooled(&self, address: u64) -> Option<Taken> {
+        self.take_if(address, |record| !matches!(record.owner, Owner::Context(_)))
+    }
+
+    /// What is of pools, alive or destroyed, as far as it is known to be there.
+    pub fn of_pools(&self) -> Vec<u64> {
+        let pooled = |(address, record): (u64, u64)| {
+            (!matches!(Packed(record).open().owner, Owner::Context(_))).then_some(address)
+        };
+        self.shards
+            .iter()
+            .flat_map(|shard| lock(shard).records.iter().filter_map(pooled).collect::<Vec<_>>())
+            .collect()
     }
 
     /// All that lived on of a pool that was destroyed is gone; answers what that gives back.

@@ -24,9 +24,11 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// An array was made at `place` and is charged `bytes`.
-    pub fn insert(&self, handle: usize, bytes: u64, place: Place) {
-        self.lock().insert(handle, Array { bytes, gpu: place.gpu, context: place.context });
+    /// An array was made at `place` and is charged `bytes`. Answers the one that had the same handle and is gone with its
+    /// context.
+    #[must_use]
+    pub fn insert(&self, handle: usize, bytes: u64, place: Place) -> Option<Array> {
+        self.lock().insert(handle, Array { bytes, gpu: place.gpu, context: place.context })
     }
 
     /// Takes an array out, before the driver is asked to destroy it.

@@ -4,7 +4,7 @@
 //! being made: it is met at the first hooked call that finds it current, and charged then.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
@@ -48,6 +48,9 @@ struct Entry {
 /// See the module.
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
+    any_gone: AtomicBool,
+    /// The ids of contexts that are gone and whose memory is still being forgotten: nobody may have them yet.
+    retiring: Mutex<Vec<ContextId>>,
     /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
     first: [AtomicPtr<Gpu>; 32],
     /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
@@ -55,15 +58,20 @@ pub struct Contexts {
     young: AtomicU64,
     /// Calls of this process on their way, as far as they began while costs are put right.
     calls: AtomicUsize,
+    /// How many of them ever began.
+    began: AtomicUsize,
 }
 
 impl Default for Contexts {
     fn default() -> Contexts {
         Contexts {
             entries: Mutex::default(),
+            any_gone: AtomicBool::new(false),
+            retiring: Mutex::default(),
             first: Default::default(),
             young: AtomicU64::new(u64::MAX),
             calls: AtomicUsize::new(0),
+            began: AtomicUsize::new(0),
         }
     }
 }
@@ -178,7 +186,14 @@ impl Contexts {
         // SAFETY: the output is a live local of the type that the driver fills.
         unsafe { api.ctx_get_device(&mut device) }.ok()?;
         let gpu = process.gpus.by_device(process, driver, device)?;
-        let seen = gpu.ledger.and_then(|index| look(process, api, index, 1));
+        let seen = gpu.ledger.and_then(|index| {
+            let look = || {
+                process.pools.refresh(process, driver);
+                look(process, api, index, 1)
+            };
+            // What is on its way says nothing against what is known.
+            if process.ledger().context_cost(index).is_some() { self.alone(look) } else { look() }
+        });
         let place = {
             let mut entries = self.lock();
             // Two threads may meet the same context at once.
@@ -187,7 +202,12 @@ impl Contexts {
             if let Some(entry) = known {
                 return Some(Place { gpu, context: entry.id });
             }
-            let id = (0..ContextId::END).find(|id| entries.iter().all(|entry| entry.id.0 != *id));
+            let retiring = lock(&self.retiring);
+            let free = |id: &u16| {
+                entries.iter().all(|entry| entry.id.0 != *id) && !retiring.contains(&ContextId(*id))
+            };
+            let id = (0..ContextId::END).find(free);
+            drop(retiring);
             let id = ContextId(id.unwrap_or(ContextId::END));
             let cost = gpu.ledger.map_or(0, |index| {
                 let cost = learn(process, gpu, index, seen).unwrap_or(policy::TYPICAL_CONTEXT);
@@ -203,7 +223,7 @@ impl Contexts {
         // Others may have been made at the same moment, and the card showed them all: now that they are counted, look
         // again.
         for _ in 0..2 {
-            self.look_again(process, api, gpu);
+            self.look_again(process, driver, api, gpu);
         }
         self.young.store(clock::coarse_millis() + YOUNG_MS, Ordering::Relaxed);
         self.settle(process);
@@ -219,22 +239,37 @@ impl Contexts {
         let mut context: CUcontext = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills.
         let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
-        // What other threads have charged and not received would be taken off the context's cost. The one call is our own.
-        let alone = || self.calls.load(Ordering::SeqCst) <= 1;
-        if let Some(index) = place.gpu.ledger.filter(|_| known && self.are_young(now) && alone()) {
-            let seen = look(process, api, index, 0);
-            if alone() {
-                learn(process, place.gpu, index, seen);
-            }
+        if known && self.are_young(now) {
+            self.look_again(process, driver, api, place.gpu);
         }
         self.settle(process);
     }
 
-    fn look_again(&self, process: &Process, api: &Driver, gpu: &Gpu) {
+    fn look_again(&self, process: &Process, driver: usize, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
-            let seen = look(process, api, index, 0);
-            learn(process, gpu, index, seen);
+            let seen = self.alone(|| {
+                // The driver lets go of memory of pools without a word.
+                process.pools.refresh(process, driver);
+                look(process, api, index, 0)
+            });
+            if seen.is_some() {
+                learn(process, gpu, index, seen);
+            }
         }
+    }
+
+    /// Whether a context is gone: until its memory is forgotten, the driver may give the same addresses and handles anew.
+    #[inline]
+    pub fn is_any_gone(&self) -> bool {
+        self.any_gone.load(Ordering::Relaxed)
+    }
+
+    /// What `look` sees, if no call but the one that asks was on its way meanwhile.
+    fn alone<T>(&self, look: impl FnOnce() -> Option<T>) -> Option<T> {
+        let now = || (self.calls.load(Ordering::SeqCst), self.began.load(Ordering::SeqCst));
+        let before = now();
+        let seen = (before.0 <= 1).then(look).flatten();
+        seen.filter(|_| now() == before)
     }
 
     /// Whether a context was met so lately that its cost may still be put right by what other processes learn.
@@ -252,6 +287,7 @@ impl Contexts {
     pub fn on_its_way(&self) -> Option<OnItsWay<'_>> {
         (self.young.load(Ordering::Relaxed) != 0).then(|| {
             self.calls.fetch_add(1, Ordering::SeqCst);
+            self.began.fetch_add(1, Ordering::SeqCst);
             OnItsWay(&self.calls)
         })
     }
@@ -287,13 +323,16 @@ impl Contexts {
                     first.store(core::ptr::null_mut(), Ordering::Release);
                 }
             };
-            removed.inspect(forget).collect()
+            let removed: Vec<Entry> = removed.inspect(forget).collect();
+            lock(&self.retiring).extend(removed.iter().map(|entry| entry.id));
+            removed
         };
         if removed.is_empty() {
             return;
         }
+        self.any_gone.store(true, Ordering::Relaxed);
         forget_last();
-        for entry in removed {
+        for entry in &removed {
             process.lazy.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
@@ -306,8 +345,10 @@ impl Contexts {
             if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
                 process.pools.drop_doomed(process, entry.gpu);
             }
+            process.pools.forget_gone(process, entry.driver);
             process.pools.refresh(process, entry.driver);
         }
+        lock(&self.retiring).retain(|id| removed.iter().all(|entry| entry.id != *id));
     }
 
     /// Gives back what was charged for contexts before their cost was known better.
@@ -325,8 +366,12 @@ impl Contexts {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.entries)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// What a context seems to cost on the card of the current one, of which `uncounted` are not in the census yet; `None`

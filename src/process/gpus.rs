@@ -171,6 +171,14 @@ impl Gpus {
         })
     }
 
+    /// What copy `driver` of libcuda calls a card, if it was met there.
+    pub fn device_of(&self, driver: usize, gpu: &Gpu) -> Option<CUdevice> {
+        lock(&self.names).iter().find_map(|(name, known)| match name {
+            Name::Cuda(of, device) if *of == driver && core::ptr::eq(*known, gpu) => Some(*device),
+            _ => None,
+        })
+    }
+
     /// The card behind an NVML handle, of `physical` bytes.
     pub fn by_nvml(
         &self,

@@ -4,13 +4,14 @@
 //! What a pool holds only the driver knows, and it must not be asked while a capture is open; then a request is
 //! charged in full, and the charge is put right at the next question.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::abi::*;
 use crate::driver::Driver;
 
 use super::Process;
+use super::allocations::Owner;
 use super::gpus::Gpu;
 
 /// A pool of this process.
@@ -36,6 +37,8 @@ struct Pool {
     /// The card that its memory lies on; `None` for memory of the host, which costs nothing.
     gpu: Option<&'static Gpu>,
     charged: AtomicU64,
+    /// Whether it may hold memory that was not charged: the driver did not say.
+    suspect: AtomicBool,
     /// How often the charge was put right.
     settled: Mutex<u64>,
 }
@@ -68,7 +71,14 @@ impl Pools {
             .iter()
             .position(|pool| pool.name == name && pool.driver == driver)
             .or_else(|| known.iter().position(|pool| pool.name == Name::Gone));
-        let new = Pool { name, driver, gpu, charged: AtomicU64::new(0), settled: Mutex::new(0) };
+        let new = Pool {
+            name,
+            driver,
+            gpu,
+            charged: AtomicU64::new(0),
+            suspect: AtomicBool::new(false),
+            settled: Mutex::new(0),
+        };
         match place {
             Some(place) if known[place].name == Name::Gone => known[place] = new,
             Some(_) => {}
@@ -130,6 +140,7 @@ impl Pools {
                 continue;
             }
             *times += 1;
+            pool.suspect.store(false, Ordering::Relaxed);
             let before = pool.charged.swap(held, Ordering::Relaxed);
             if let Some(index) = gpu.ledger {
                 let paid = before.saturating_add(reserved);
@@ -142,10 +153,22 @@ impl Pools {
             return Ok(());
         }
         // Others put it right all the time, and will after this.
+        self.take_over(id, reserved);
+        Ok(())
+    }
+
+    /// A pool may hold memory that is not charged: its charge is put right as soon as the driver says what it holds.
+    pub fn suspect(&self, id: PoolId) {
+        if let Some(pool) = self.read().get(usize::from(id.0)) {
+            pool.suspect.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// `reserved` bytes were reserved for a pool and become part of its charge until it is put right.
+    pub fn take_over(&self, id: PoolId, reserved: u64) {
         if let Some(pool) = self.read().get(usize::from(id.0)) {
             pool.charged.fetch_add(reserved, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
@@ -236,6 +259,23 @@ impl Pools {
         }
     }
 
+    /// A context is gone, and perhaps memory of pools with it: only `driver` knows.
+    pub fn forget_gone(&self, process: &Process, driver: usize) {
+        let Some(api) = Driver::get(driver) else { return };
+        let mut device: CUdevice = 0;
+        let out = (&raw mut device).cast();
+        for address in process.allocations.of_pools() {
+            // SAFETY: the output is a live local of the attribute's type.
+            let there = unsafe { api.pointer_attribute(out, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) };
+            if there == Err(cuda::INVALID_VALUE)
+                && let Some(taken) = process.allocations.take_pooled(address)
+                && let Owner::Orphan(pool) = taken.record.owner
+            {
+                self.less_of_doomed(process, pool, taken.gives);
+            }
+        }
+    }
+
     /// No context is left on `gpu`, and with them all memory of pools that were destroyed is gone.
     pub fn drop_doomed(&self, process: &Process, gpu: &Gpu) {
         for id in self
@@ -250,7 +290,9 @@ impl Pools {
     fn charged(&self, wanted: impl Fn(&Pool) -> bool) -> Vec<PoolId> {
         let known = self.read();
         let ids = known.iter().enumerate().filter(|(_, pool)| {
-            pool.name != Name::Gone && pool.charged.load(Ordering::Relaxed) > 0 && wanted(pool)
+            pool.name != Name::Gone
+                && (pool.charged.load(Ordering::Relaxed) > 0 || pool.suspect.load(Ordering::Relaxed))
+                && wanted(pool)
         });
         ids.map(|(place, _)| PoolId(place as u16)).collect()
     }

@@ -1,0 +1,56 @@
+//! Random sequences of allocation calls: after every step the charge is what the driver says that the process holds.
+//!
+//! `CUQUOTA_FUZZ_SECONDS` says for how long new seeds are tried (a few seconds without it, an hour with 3600). A seed that
+//! finds something is printed; it belongs into `tests/fuzz/corpus.txt`, which every run goes through first.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::programs::c_program;
+use common::{Container, Machine, Run};
+
+/// A sequence: its seed, steps and threads.
+type Sequence = [u64; 3];
+
+/// What is wrong after a sequence, if anything.
+fn wrong([seed, steps, threads]: Sequence) -> Option<String> {
+    // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
+    let (container, machine) = (Container::new("limit = \"4GiB\"\n"), Machine::new("6GiB,context=16MiB"));
+    let arguments = [seed.to_string(), steps.to_string(), threads.to_string()];
+    let run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
+    let said = run.limit(Duration::from_secs(300)).finish();
+    let why = format!("seed {seed}, {steps} steps, {threads} threads: {said}");
+    (!said.status.success() || !said.stderr.is_empty()).then_some(why)
+}
+
+#[test]
+fn sequences_that_once_found_something_find_nothing() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus.txt");
+    let corpus = fs::read_to_string(corpus).expect("the corpus");
+    for line in corpus.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+        let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let sequence: Sequence = numbers.try_into().unwrap_or_else(|_| panic!("not three numbers: {line}"));
+        assert_eq!(wrong(sequence), None);
+    }
+}
+
+#[test]
+fn after_every_step_the_charge_is_what_the_process_holds() {
+    let seconds = match std::env::var("CUQUOTA_FUZZ_SECONDS") {
+        Ok(seconds) => {
+            seconds.parse().unwrap_or_else(|_| panic!("CUQUOTA_FUZZ_SECONDS is {seconds:?}; want a number"))
+        }
+        Err(_) => 3,
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970");
+    let (start, mut seed) = (Instant::now(), now.as_nanos() as u64 & 0xffff_ffff);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        for threads in [1, 1, 1, 4] {
+            seed += 1;
+            assert_eq!(wrong([seed, 1000, threads]), None, "add the seed to tests/fuzz/corpus.txt");
+        }
+    }
+}
