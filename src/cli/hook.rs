@@ -16,6 +16,7 @@ use super::failure::{Context, Failure};
 use super::library;
 pub use annotations::Given;
 use bundle::Bundle;
+pub use place::NODE;
 use place::Place;
 use rootfs::{Access, Rootfs};
 

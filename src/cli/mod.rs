@@ -14,6 +14,7 @@ mod explain;
 mod failure;
 mod hook;
 mod library;
+mod node;
 mod out;
 mod play;
 mod resident;

@@ -10,6 +10,8 @@ use cuquota::ledger::{self, GpuState, ProcessState, SharingLost, Snapshot};
 use serde_json::{Value, json};
 
 use super::failure::{Context, Failure};
+use super::hook::NODE;
+use super::node::Node;
 use super::resident::Residents;
 use super::units::human;
 use super::{out, units};
@@ -24,6 +26,10 @@ pub struct Status {
     /// The directory of the state [default: where the programs started here keep it]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+
+    /// All containers that the hook looks after, summed by GPU: physical, reserved, limited, used [default DIR: /run/cuquota-node]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = NODE, conflicts_with = "state")]
+    node: Option<PathBuf>,
 
     /// Answer in JSON
     #[arg(long)]
@@ -51,6 +57,15 @@ pub struct Found {
 
 impl Status {
     pub fn execute(self) -> Result<ExitCode, Failure> {
+        if let Some(directory) = &self.node {
+            let node = Node::look(directory)?;
+            if self.json {
+                out::print_json(&node.json())?
+            } else {
+                out::print(&node.text())?
+            }
+            return Ok(if node.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         let place = place(self.state)?;
         let found = find(&place);
         let residents = Residents::look(found.iter().filter_map(|found| found.state.as_ref().ok()));
@@ -101,7 +116,8 @@ pub fn find(place: &StatePlace) -> Vec<Found> {
     found
 }
 
-fn ledgers_in(dir: &Path) -> Vec<PathBuf> {
+/// The files of state in one directory.
+pub fn ledgers_in(dir: &Path) -> Vec<PathBuf> {
     let named = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name == "ledger" || name.starts_with("ledger-")

@@ -8,6 +8,7 @@ mod base;
 mod engine;
 mod images;
 mod live;
+mod node;
 mod shipped;
 mod ways;
 
