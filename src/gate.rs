@@ -4,7 +4,7 @@
 //! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.
 
 use crate::abi::{Code, cuda};
-use crate::ledger::{GpuIndex, Want};
+use crate::ledger::{Denial, GpuIndex, Want};
 use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
@@ -95,15 +95,20 @@ pub fn reserve_with<'process>(
     };
     for round in 0.. {
         let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
-        if process.ledger().admit(index, want, gpu.limit()).is_ok() {
+        let Err(denial) = process.admit(gpu, index, want) else {
             return Ok(Charge { process, gpu, bytes: want.bytes });
-        }
+        };
         match relieve(round) {
             Some(less) => bytes = less,
-            None => break,
+            None => {
+                return match process.admit_later(gpu, index, want, denial) {
+                    Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes }),
+                    Err(denial) => refuse(process, gpu, index, bytes, denial),
+                };
+            }
         }
     }
-    refuse(process, gpu, index, bytes)
+    Err(cuda::OUT_OF_MEMORY)
 }
 
 #[cold]
@@ -112,12 +117,18 @@ fn refuse<'process>(
     gpu: &'static Gpu,
     index: GpuIndex,
     bytes: u64,
+    denial: Denial,
 ) -> Result<Charge<'process>, Code> {
     process.ledger().count_refusal(index);
+    let why = match denial {
+        Denial::Limit(_) => "",
+        Denial::Crowded { .. } => ", and the rest of the card is its neighbours' for now",
+        Denial::Never => ", and the rest of the card is reserved for its neighbours",
+    };
     log::say(
         Level::Info,
         format_args!(
-            "refused {bytes} bytes on {}: {} of {} bytes are in use",
+            "refused {bytes} bytes on {}: {} of {} bytes are in use{why}",
             gpu.identity.uuid_text(),
             process.ledger().used(index),
             gpu.limit()

@@ -22,6 +22,32 @@ pub fn visible(physical: Memory, limit: u64, used: u64) -> Memory {
     Memory { total, free: total.saturating_sub(used).min(physical.free) }
 }
 
+/// What a container has on a card that it shares with others. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// All there is on the card.
+    pub physical: u64,
+    /// What is kept for the container.
+    pub reserve: u64,
+    /// What it uses.
+    pub used: u64,
+}
+
+/// Whether the card, which has `free` bytes left, can still give the neighbours what they are `owed` when it has given
+/// `request`. So what a neighbour hides, or somebody uses who is not counted, costs nobody's reserve.
+#[must_use]
+pub fn leaves_owed(request: u64, free: u64, owed: u64) -> bool {
+    request.saturating_add(owed) <= free
+}
+
+/// What a container can still have beside neighbours that hold, or are promised, `promised` bytes and are `owed` some of
+/// them: what is left of its own reserve in any case, and what all of that leaves of the card.
+#[must_use]
+pub fn left_beside(own: Beside, free: u64, promised: u64, owed: u64) -> u64 {
+    let burst = own.physical.saturating_sub(promised).saturating_sub(own.used).min(free.saturating_sub(owed));
+    burst.max(own.reserve.saturating_sub(own.used))
+}
+
 /// `bytes` in whole blocks; `u64::MAX`, which nobody is granted, where that does not fit.
 #[must_use]
 pub fn blocks(bytes: u64) -> u64 {
@@ -34,11 +60,17 @@ const MOST_PLAUSIBLE_CONTEXT: u64 = 1 << 30;
 /// and 500 MiB.
 pub const TYPICAL_CONTEXT: u64 = 256 << 20;
 
-/// What one context seems to cost: what the card has lost, less what is known exactly, divided among the contexts. Other
-/// containers' memory makes that more than it is, so the smallest ever seen counts; `None` where it says nothing.
+/// No neighbour's word makes a context cheaper than this, unless the card itself shows it.
+const LEAST_BELIEVED_CONTEXT: u64 = 64 << 20;
+
+/// What one context seems to cost: what the card has lost, less what is known exactly and what `others` say they use,
+/// divided among the contexts. Memory that nobody tells of makes that more than it is, so the smallest ever seen counts;
+/// `None` where it says nothing.
 #[must_use]
-pub fn context_share(card_used: u64, exact: u64, contexts: u64) -> Option<u64> {
-    let share = card_used.saturating_sub(exact).checked_div(contexts)?;
+pub fn context_share(card_used: u64, exact: u64, others: u64, contexts: u64) -> Option<u64> {
+    let most = card_used.saturating_sub(exact).checked_div(contexts)?;
+    let share = card_used.saturating_sub(exact).saturating_sub(others) / contexts;
+    let share = share.max(most.min(LEAST_BELIEVED_CONTEXT));
     (1..=MOST_PLAUSIBLE_CONTEXT).contains(&share).then_some(share)
 }
 
@@ -91,6 +123,29 @@ mod tests {
     }
 
     #[test]
+    fn what_neighbours_are_promised_is_not_free_and_ones_own_reserve_is() {
+        let own = Beside { physical: 16 * GIB, reserve: 4 * GIB, used: GIB };
+        // Nobody else: all of it.
+        assert_eq!(left_beside(own, 15 * GIB, 0, 0), 15 * GIB);
+        // One that uses 2 of the 6 it is promised.
+        assert_eq!(left_beside(own, 13 * GIB, 6 * GIB, 4 * GIB), 9 * GIB);
+        // One that hides 3 GiB.
+        assert_eq!(left_beside(own, 10 * GIB, 6 * GIB, 6 * GIB), 4 * GIB);
+        // They have taken all but the reserve.
+        assert_eq!(left_beside(own, 3 * GIB, 12 * GIB, 0), 3 * GIB);
+        // They claim more than there is.
+        assert_eq!(left_beside(own, 0, u64::MAX, u64::MAX), 3 * GIB);
+        assert_eq!(left_beside(Beside { used: 5 * GIB, ..own }, 0, u64::MAX, u64::MAX), 0);
+    }
+
+    #[test]
+    fn a_request_leaves_on_the_card_what_others_are_owed() {
+        assert!(leaves_owed(2 * GIB, 6 * GIB, 4 * GIB));
+        assert!(!leaves_owed(2 * GIB + 1, 6 * GIB, 4 * GIB));
+        assert!(!leaves_owed(1, u64::MAX - 1, u64::MAX));
+    }
+
+    #[test]
     fn rounding_never_wraps() {
         assert_eq!(blocks(0), 0);
         assert_eq!(blocks(1), BLOCK);
@@ -101,11 +156,15 @@ mod tests {
 
     #[test]
     fn what_nothing_explains_is_shared_among_the_contexts() {
-        assert_eq!(context_share(300 << 20, 0, 1), Some(300 << 20));
-        assert_eq!(context_share(GIB + (600 << 20), GIB, 2), Some(300 << 20));
-        assert_eq!(context_share(9 * GIB, 0, 1), None);
-        assert_eq!(context_share(GIB, 2 * GIB, 1), None);
-        assert_eq!(context_share(GIB, 0, 0), None);
+        assert_eq!(context_share(300 << 20, 0, 0, 1), Some(300 << 20));
+        assert_eq!(context_share(GIB + (600 << 20), GIB, 0, 2), Some(300 << 20));
+        assert_eq!(context_share(9 * GIB, 0, 0, 1), None);
+        assert_eq!(context_share(GIB, 2 * GIB, 0, 1), None);
+        assert_eq!(context_share(GIB, 0, 0, 0), None);
+        assert_eq!(context_share(9 * GIB + (300 << 20), 0, 9 * GIB, 1), Some(300 << 20));
+        // Others say more than the card has lost.
+        assert_eq!(context_share(GIB, 0, 9 * GIB, 2), Some(64 << 20));
+        assert_eq!(context_share(16 << 20, 0, 9 * GIB, 1), Some(16 << 20));
     }
 
     #[test]

@@ -128,6 +128,7 @@ pub fn status(name: &str, place: &StatePlace) -> Result<GpuState, Failure> {
     let nothing = || GpuState {
         uuid: [0; 16],
         limit: None,
+        reserve: 0,
         used: 0,
         lazy: 0,
         granted: 0,

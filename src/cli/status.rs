@@ -138,10 +138,11 @@ fn container_text(found: &Found, residents: &Residents) -> String {
     if snapshot.gpus.is_empty() {
         return text + "no GPU has been used\n";
     }
-    let mut rows = vec![["GPU", "LIMIT", "USED", "RESIDENT", "PEAK", "REFUSALS"].map(str::to_owned).to_vec()];
+    let columns = ["GPU", "LIMIT", "RESERVED", "USED", "RESIDENT", "PEAK", "REFUSALS"];
+    let mut rows = vec![columns.map(str::to_owned).to_vec()];
     let resident = (0..).map(|gpu| residents.of_container(snapshot, gpu));
     rows.extend(snapshot.gpus.iter().zip(resident).map(|(gpu, resident)| gpu_row(gpu, resident)));
-    text += &units::table(&rows, &[1, 2, 3, 4, 5]);
+    text += &units::table(&rows, &[1, 2, 3, 4, 5, 6]);
     text.push('\n');
     let living: Vec<&ProcessState> = snapshot.processes.iter().filter(|process| process.alive).collect();
     if living.is_empty() {
@@ -159,7 +160,8 @@ fn gpu_row(gpu: &GpuState, resident: Option<u64>) -> Vec<String> {
         Some(limit) => human(limit),
     };
     let resident = resident.map_or("-".to_owned(), human);
-    vec![uuid(gpu), limit, human(gpu.used), resident, human(gpu.peak), gpu.refusals.to_string()]
+    let (reserve, used, peak) = (human(gpu.reserve), human(gpu.used), human(gpu.peak));
+    vec![uuid(gpu), limit, reserve, used, resident, peak, gpu.refusals.to_string()]
 }
 
 /// A row for every GPU that the process uses, or one that says it uses none.
@@ -205,6 +207,7 @@ fn gpu_json(snapshot: &Snapshot, at: usize, residents: &Residents) -> Value {
         "uuid": uuid(gpu),
         "limit_bytes": gpu.limit.filter(|limit| *limit != u64::MAX),
         "unlimited": gpu.limit == Some(u64::MAX),
+        "reserved_bytes": gpu.reserve,
         "used_bytes": gpu.used,
         "lazy_bytes": gpu.lazy,
         "resident_bytes": residents.of_container(snapshot, at),

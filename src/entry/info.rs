@@ -13,7 +13,9 @@ fn used(call: &Call, gpu: &Gpu) -> u64 {
 
 /// What of a card's physical memory the container's programs see.
 pub(super) fn visible(call: &Call, gpu: &Gpu, physical: Memory) -> Memory {
-    policy::visible(physical, gpu.limit(), used(call, gpu))
+    let used = used(call, gpu);
+    let left = call.process.left_beside(gpu, physical.free);
+    policy::visible(Memory { free: physical.free.min(left), ..physical }, gpu.limit(), used)
 }
 
 type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> Code;

@@ -38,6 +38,8 @@ pub(super) struct Account {
     /// request has been admitted again.
     pub tight: AtomicBool,
     pub refusals: AtomicU64,
+    /// Bytes kept for the container.
+    pub reserve: AtomicU64,
     pub context_cost: AtomicU64,
     /// Bytes of the charge that are backed on touch.
     pub lazy: AtomicU64,
@@ -58,6 +60,7 @@ impl Account {
             limit: AtomicU64::new(NO_LIMIT_YET),
             tight: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
+            reserve: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
             lazy: AtomicU64::new(0),
             estimated: AtomicU64::new(0),
@@ -140,6 +143,11 @@ impl Accounts {
     pub fn of(&self, gpu: GpuIndex) -> &Account {
         // An index is only made by `find`, hence in range; the fallback keeps a stranger's from panicking.
         self.0.get(gpu.at()).unwrap_or(&self.0[0])
+    }
+
+    /// What a GPU is.
+    pub fn uuid(&self, gpu: GpuIndex) -> [u8; 16] {
+        join(self.of(gpu).uuid())
     }
 
     /// The GPUs mentioned so far.

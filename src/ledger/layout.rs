@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// The first eight bytes.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"cuquota\x1a");
 /// Raised with every change to this file; another version is refused, never converted.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// GPUs (and MIG instances) that one container can have.
 pub const GPUS: usize = 64;
 /// Processes that can share a ledger at a time.
@@ -65,6 +65,8 @@ pub struct Gpu {
     pub flags: AtomicU32,
     /// Not zero while an arbiter decides.
     pub arbitrating: AtomicU32,
+    /// Bytes kept for the container; its neighbours on the card read it here.
+    pub reserve: AtomicU64,
 }
 
 /// [`Gpu::flags`]: a limit has been applied.
@@ -87,6 +89,10 @@ pub struct Slot {
     pub comm: [AtomicU64; COMM / 8],
     /// Threads between publishing and having checked.
     pub in_flight: AtomicU32,
+    /// Threads between publishing and having looked at the neighbours, see [`beside`](super).
+    pub asking: AtomicU32,
+    /// Since when the oldest request waits for a neighbour's memory, in milliseconds since boot; 0 if none does.
+    pub waiting_since: AtomicU64,
     /// One word a GPU, see [`protocol`](super::protocol).
     pub words: [AtomicU64; GPUS],
     /// What is charged by estimate, a word a GPU, see [`Census`](super::Census).

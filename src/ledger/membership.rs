@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use super::account::{Account, Accounts, GpuIndex};
 use super::layout::LIMIT_KNOWN;
 use super::lost::SharingLost;
+use super::peers::Peers;
 use super::protocol::{self, Board, Total, UNIT, units};
 use super::region::Region;
 use super::request::Cap;
@@ -29,6 +30,7 @@ pub struct Ledger {
     /// The file that we had joined before. Processes that have not noticed yet still count us there.
     previous: AtomicPtr<Region>,
     pub(super) place: StatePlace,
+    pub(super) peers: Peers,
     pub(super) label: Option<String>,
     /// What `/` was when we joined.
     pub(super) root: Identity,
@@ -50,6 +52,7 @@ impl Ledger {
             region: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
             place: place.clone(),
+            peers: Peers::of(place),
             label: label.map(str::to_owned),
             root: place::root(),
             lost: OnceLock::new(),
@@ -109,12 +112,27 @@ impl Ledger {
 
     /// As [`Ledger::reserve`], but a refusal is not counted: the caller may know a way to make room, and try again.
     pub fn admit(&self, gpu: GpuIndex, want: Want, limit: u64) -> Result<(), Refusal> {
+        self.admit_if(gpu, want, limit, limit, |_, _| true)
+    }
+
+    /// Admits what also `fits` elsewhere, which is asked with the units when the container's own words say yes; leases nothing
+    /// beyond `lease_limit`.
+    #[inline]
+    pub(super) fn admit_if(
+        &self,
+        gpu: GpuIndex,
+        want: Want,
+        limit: u64,
+        lease_limit: u64,
+        fits: impl FnOnce(Option<&Region>, u32) -> bool,
+    ) -> Result<(), Refusal> {
         let account = self.accounts.of(gpu);
         if account.limit.load(Ordering::Relaxed) != limit {
             self.note_limit(gpu, account, limit);
         }
         let overshoot = want.bytes.saturating_sub(want.at_least);
-        let cap = Cap { request: limit.saturating_add(overshoot) / UNIT, lease: limit / UNIT };
+        let cap =
+            Cap { request: limit.saturating_add(overshoot) / UNIT, lease: lease_limit.min(limit) / UNIT };
         let n = match units(want.bytes) {
             Some(0) => return Ok(()),
             Some(n) => n,
@@ -123,9 +141,13 @@ impl Ledger {
         let lease = !account.tight.load(Ordering::Relaxed);
         let shared = self.region().and_then(|region| Some((region, region.own_word(gpu)?)));
         let admitted = match shared {
-            None => account.add(n, cap.request).is_some(),
-            Some((_, word)) if lease && protocol::take(word, n) => {
-                self.enter(gpu, account, word, n, cap, None)
+            None => {
+                account.used().saturating_add(u64::from(n)) <= cap.request
+                    && fits(None, n)
+                    && account.add(n, cap.request).is_some()
+            }
+            Some((region, word)) if lease && protocol::take(word, n) => {
+                fits_or_back(fits(Some(region), n), word, n) && self.enter(gpu, account, word, n, cap, None)
             }
             Some((region, word)) => {
                 // Damage to our word must not make room.
@@ -136,7 +158,9 @@ impl Ledger {
                 if total.is_some() && account.limit.load(Ordering::Relaxed) == limit {
                     account.tight.store(false, Ordering::Relaxed);
                 }
-                total.is_some() && self.enter(gpu, account, word, n, cap, total)
+                total.is_some()
+                    && fits_or_back(fits(Some(region), n), word, n)
+                    && self.enter(gpu, account, word, n, cap, total)
             }
         };
         if admitted { Ok(()) } else { Err(self.refuse(gpu, want, limit)) }
@@ -173,7 +197,7 @@ impl Ledger {
         let n = account.subtract(units(bytes).unwrap_or(u32::MAX));
         if let Some(word) = self.region().and_then(|region| region.own_word(gpu)) {
             protocol::give_back(word, n);
-            if account.tight.load(Ordering::Relaxed) {
+            if account.tight.load(Ordering::Relaxed) || self.is_lease_costly(gpu) {
                 protocol::reclaim(word);
             }
         }
@@ -316,12 +340,23 @@ impl Ledger {
     fn enter_all(&self, region: &Region) {
         for (gpu, uuid, account) in self.accounts.known() {
             if region.know(gpu, uuid)
-                && let Some(word) = region.own_word(gpu)
+                && let (Some(word), Some(entry)) = (region.own_word(gpu), region.gpu(gpu))
             {
+                entry.reserve.store(account.reserve.load(Ordering::Relaxed), Ordering::Release);
                 protocol::raise_to(word, account.used_units());
             }
         }
     }
+}
+
+/// Takes back what fits here and not elsewhere, and keeps no lease of it.
+#[inline]
+fn fits_or_back(fits: bool, word: &AtomicU64, n: u32) -> bool {
+    if !fits {
+        protocol::give_back(word, n);
+        protocol::reclaim(word);
+    }
+    fits
 }
 
 impl Drop for Ledger {

@@ -26,11 +26,15 @@
 //! `exec` or ends.
 
 mod account;
+mod beside;
+mod crowd;
 mod estimated;
 pub mod layout;
 mod lazy;
 mod lost;
 mod membership;
+mod neighbour;
+mod peers;
 mod place;
 pub mod protocol;
 mod region;
@@ -43,10 +47,12 @@ mod upkeep;
 use std::fmt;
 
 pub use account::GpuIndex;
+pub use crowd::{Denial, Part};
 pub use estimated::Census;
 pub use lazy::request_trim;
 pub use lost::SharingLost;
 pub use membership::Ledger;
+pub use peers::{Card, Promise};
 pub use place::find;
 pub use snapshot::{GpuState, ProcessState, Snapshot};
 

@@ -268,6 +268,8 @@ impl Drop for Region {
 pub(super) fn wipe(slot: &Slot) {
     slot.pid.store(0, Ordering::Release);
     slot.in_flight.store(0, Ordering::Release);
+    slot.asking.store(0, Ordering::Release);
+    slot.waiting_since.store(0, Ordering::Release);
     for word in slot.words.iter().chain(&slot.estimated).chain(&slot.lazy) {
         if word.load(Ordering::Relaxed) != 0 {
             word.store(0, Ordering::Release);

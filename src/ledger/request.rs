@@ -19,6 +19,8 @@ const OUT_OF_COURTESY: Duration = Duration::from_millis(5);
 /// How long the arbiter waits for requests that are being tried elsewhere. Only somebody stopped there makes it that long.
 const FOR_OTHERS: Duration = Duration::from_millis(100);
 
+/// How often in a row nobody is found at the arbiter whose lock cannot be had.
+const MOST_READERS: u32 = 4;
 /// How often the arbiter looks for the dead while it waits.
 const BETWEEN_SWEEPS: Duration = Duration::from_millis(5);
 
@@ -64,7 +66,13 @@ impl Region {
         let file = self.reopen()?;
         let since = Instant::now();
         let mut pause = Duration::from_micros(20);
+        let mut readers = 0;
         while !lock::try_lock(&file, board.arbiter()).ok()? {
+            // Nobody of the container is there. A neighbour, who can only read, is not waited for.
+            readers = if lock::is_locked(&file, board.arbiter()).ok()? { 0 } else { readers + 1 };
+            if readers == MOST_READERS {
+                return None;
+            }
             if since.elapsed() > patience {
                 return None;
             }

@@ -36,6 +36,8 @@ pub struct GpuState {
     pub uuid: [u8; 16],
     /// The limit last applied, `u64::MAX` for unlimited; `None` before the first request.
     pub limit: Option<u64>,
+    /// What is kept for the container.
+    pub reserve: u64,
     /// What the living use.
     pub used: u64,
     /// What of that is backed on touch, so that the card may hold none of it.
@@ -143,6 +145,7 @@ fn gpu_state(bytes: &[u8], at: usize) -> GpuState {
     GpuState {
         uuid: join([number(bytes, uuid), number(bytes, uuid + 8)]),
         limit: limit_known.then(|| number(bytes, at + offset_of!(Gpu, limit))),
+        reserve: number(bytes, at + offset_of!(Gpu, reserve)),
         used: 0,
         lazy: 0,
         granted: 0,

@@ -17,18 +17,31 @@ impl Region {
         let mut found = false;
         for slot in 0..self.slots() {
             let at = slot_offset(slot) as u64;
-            if slot == self.own_slot()
-                || !suspect(slot)
-                || lock::is_locked(file, at).unwrap_or(true)
-                || !lock::try_lock(file, at).unwrap_or(false)
-            {
+            if slot == self.own_slot() || !suspect(slot) || lock::is_locked(file, at).unwrap_or(true) {
                 continue;
             }
-            wipe(self.slot_at(slot));
-            let _ = lock::unlock(file, at);
-            found = true;
+            if lock::try_lock(file, at).unwrap_or(false) {
+                wipe(self.slot_at(slot));
+                let _ = lock::unlock(file, at);
+                found = true;
+            } else {
+                found |= self.disown(file, slot);
+            }
         }
         found
+    }
+
+    /// Takes away what a dead owner held whose slot cannot be locked, since somebody who can only read the file, such as a
+    /// neighbour, has a read lock on it. Whoever takes the slot meanwhile has other words.
+    fn disown(&self, file: &File, slot: usize) -> bool {
+        let words = &self.slot_at(slot).words;
+        let seen = words.each_ref().map(|word| word.load(Ordering::Acquire));
+        !lock::is_locked(file, slot_offset(slot) as u64).unwrap_or(true)
+            && words.iter().zip(seen).fold(false, |any, (word, seen)| {
+                let taken =
+                    seen != 0 && word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                any | taken
+            })
     }
 
     /// Frees all slots of dead owners.

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::beside::asking;
 use super::lost::{Fault, SharingLost};
 use super::membership::Ledger;
 use super::place;
@@ -139,12 +140,13 @@ impl Ledger {
 
     /// A request that a signal handler has jumped out of would make all refusals of the container wait for it.
     fn repair_in_flight(&self, region: &Region) {
-        let in_flight = &region.slot_at(region.own_slot()).in_flight;
+        let slot = region.slot_at(region.own_slot());
         let times = &self.upkeep.times_in_flight;
-        if in_flight.load(Ordering::Relaxed) == 0 {
+        if slot.in_flight.load(Ordering::Relaxed) == 0 && asking(slot.asking.load(Ordering::Relaxed)) == 0 {
             times.store(0, Ordering::Relaxed);
         } else if times.fetch_add(1, Ordering::Relaxed) >= TOO_HIGH {
-            in_flight.store(0, Ordering::Release);
+            slot.in_flight.store(0, Ordering::Release);
+            slot.asking.store(0, Ordering::Release);
         }
     }
 

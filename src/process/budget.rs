@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::config::{Change, GpuIdentity, Quota, QuotaError, Rule, Source, StatePlace, Watch};
 use crate::log::{self, Level};
@@ -132,12 +133,12 @@ impl Budget {
     /// is not known, the strictest of what may be meant.
     pub fn rule(&self, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> Option<Rule> {
         let file = self.lock();
-        let quota = file.quota.as_ref().ok()?;
-        match place {
-            BusPlace::Known(place) => quota.rule_for(&GpuIdentity { pci_index: Some(place), ..*gpu }),
-            BusPlace::AtLeast(least) => quota.strictest_rule_for(gpu, least, physical),
-        }
-        .cloned()
+        rule_in(file.quota.as_ref().ok()?, gpu, place, physical).cloned()
+    }
+
+    /// How long a request may wait for a neighbour's memory.
+    pub fn wait(&self) -> Duration {
+        self.lock().quota.as_ref().map_or(Duration::ZERO, |quota| quota.wait)
     }
 
     /// The container's label, for reports.
@@ -152,5 +153,13 @@ impl Budget {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, File> {
         self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// What `quota` says of a card of `physical` bytes; where its place is not known, the strictest of what may be meant.
+pub fn rule_in<'q>(quota: &'q Quota, gpu: &GpuIdentity, place: BusPlace, physical: u64) -> Option<&'q Rule> {
+    match place {
+        BusPlace::Known(place) => quota.rule_for(&GpuIdentity { pci_index: Some(place), ..*gpu }),
+        BusPlace::AtLeast(least) => quota.strictest_rule_for(gpu, least, physical),
     }
 }

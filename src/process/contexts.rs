@@ -189,7 +189,7 @@ impl Contexts {
         let seen = gpu.ledger.and_then(|index| {
             let look = || {
                 process.pools.refresh(process, driver);
-                look(process, api, index, 1)
+                look(process, api, gpu, index, 1)
             };
             // What is on its way says nothing against what is known.
             if process.ledger().context_cost(index).is_some() { self.alone(look) } else { look() }
@@ -245,12 +245,25 @@ impl Contexts {
         self.settle(process);
     }
 
+    /// What `gpu` has free as the driver says, where this thread's context is one of its.
+    pub fn physical_free(&self, gpu: &Gpu) -> Option<u64> {
+        let Last { handle, driver, place, .. } = thread::with(|thread| thread.last.get())?;
+        let api = Driver::get(driver).filter(|_| core::ptr::eq(place.gpu, gpu))?;
+        let mut context: CUcontext = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills.
+        unsafe { api.ctx_get_current(&mut context) }.ok().filter(|()| context as usize == handle)?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the outputs are live locals of the types that the driver fills.
+        unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
+        Some(free as u64)
+    }
+
     fn look_again(&self, process: &Process, driver: usize, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
             let seen = self.alone(|| {
                 // The driver lets go of memory of pools without a word.
                 process.pools.refresh(process, driver);
-                look(process, api, index, 0)
+                look(process, api, gpu, index, 0)
             });
             if seen.is_some() {
                 learn(process, gpu, index, seen);
@@ -376,16 +389,17 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// What a context seems to cost on the card of the current one, of which `uncounted` are not in the census yet; `None`
 /// where it cannot be told.
-fn look(process: &Process, api: &Driver, gpu: GpuIndex, uncounted: u64) -> Option<u64> {
+fn look(process: &Process, api: &Driver, card: &Gpu, gpu: GpuIndex, uncounted: u64) -> Option<u64> {
     let sample = || {
         let before = process.ledger().census(gpu);
+        let others = process.used_beside(card);
         let (mut free, mut total) = (0, 0);
         // SAFETY: the outputs are live locals of the types that the driver fills.
         unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
         // Where something changed meanwhile, the numbers do not belong together.
         (process.ledger().census(gpu) == before).then_some(())?;
         let card_used = total.saturating_sub(free) as u64;
-        policy::context_share(card_used, before.exact, before.contexts + uncounted)
+        policy::context_share(card_used, before.exact, others, before.contexts + uncounted)
     };
     // Requests on their way are charged and not yet on the card: they only make a share look smaller.
     (0..SAMPLES).filter_map(|_| sample()).max()

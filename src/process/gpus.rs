@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::abi::{CUdevice, DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, nvmlDevice_t};
-use crate::config::{GpuIdentity, Growth, PciAddress};
+use crate::config::{GpuIdentity, Growth, PciAddress, Quota};
 use crate::driver::Driver;
-use crate::ledger::GpuIndex;
+use crate::ledger::{GpuIndex, Promise};
 use crate::log::{self, Level};
 use crate::policy::BLOCK;
 
 use super::Process;
+use super::budget;
 use super::bus::{self, BusPlace, Visibility};
 use super::identity;
 
@@ -28,6 +29,7 @@ pub struct Gpu {
     lazy_from: AtomicU64,
     /// Whether managed memory of this card is paged; false while only NVML has met it.
     paged: AtomicBool,
+    reserve: AtomicU64,
     /// What a context seemed to cost when this process last looked, in bytes.
     pub context_share_seen: AtomicU64,
     place: Mutex<BusPlace>,
@@ -49,6 +51,16 @@ impl Gpu {
         self.limit.load(Ordering::Relaxed)
     }
 
+    /// Bytes that are kept for this container here.
+    pub fn reserve(&self) -> u64 {
+        self.reserve.load(Ordering::Relaxed)
+    }
+
+    /// What a quota file, this container's or a neighbour's, promises here.
+    pub fn promise_in(&self, quota: &Quota) -> Promise {
+        Promise::of(budget::rule_in(quota, &self.identity, self.place(), self.physical), self.physical)
+    }
+
     /// The smallest request, in bytes, that is backed on touch; `u64::MAX` where none is.
     #[inline]
     pub fn lazy_from(&self) -> u64 {
@@ -59,8 +71,13 @@ impl Gpu {
     fn obey(&self, process: &Process) {
         let rule = process.budget.rule(&self.identity, self.place(), self.physical);
         let limit = rule.as_ref().map_or(0, |rule| rule.limit.bytes(self.physical).unwrap_or(u64::MAX));
+        let reserve = Promise::of(rule.as_ref(), self.physical).reserve;
         let lazy = rule.filter(|rule| rule.growth == Growth::Lazy && self.paged.load(Ordering::Relaxed));
         self.limit.store(limit, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+        if let Some(index) = self.ledger {
+            process.ledger().tell_reserve(index, reserve);
+        }
         // What is smaller than a block would take one for itself.
         let from = lazy.map_or(u64::MAX, |rule| rule.lazy_from.max(BLOCK));
         self.lazy_from.store(from, Ordering::Relaxed);
@@ -226,6 +243,7 @@ impl Gpus {
             ledger,
             physical,
             limit: AtomicU64::new(0),
+            reserve: AtomicU64::new(0),
             lazy_from: AtomicU64::new(u64::MAX),
             paged: AtomicBool::new(false),
             context_share_seen: AtomicU64::new(0),

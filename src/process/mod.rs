@@ -6,6 +6,7 @@
 
 pub mod allocations;
 pub mod arrays;
+pub mod beside;
 pub mod budget;
 pub mod bus;
 pub mod contexts;

@@ -56,6 +56,13 @@ impl File {
         File::open_at(self.fd, name, flags, mode)
     }
 
+    /// Opens a directory in this one only to look names up in it, also behind a symbolic link.
+    pub fn directory_in(&self, name: &CStr) -> io::Result<File> {
+        let flags = DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: `name` is NUL terminated and outlives the call; the descriptor is ours and open.
+        File::made(|| unsafe { libc::syscall(libc::SYS_openat, self.fd, name.as_ptr(), flags, 0) } as i32)
+    }
+
     fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> io::Result<File> {
         let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: `path` is NUL terminated and outlives the call.

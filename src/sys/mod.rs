@@ -8,6 +8,7 @@ pub mod fork;
 pub mod identity;
 pub mod lock;
 pub mod mapping;
+pub(crate) mod names;
 pub mod nvml_client;
 pub(crate) mod object;
 pub(crate) mod output;

@@ -1,0 +1,215 @@
+//! A machine with one simulated card and containers on it, each of which sees its neighbours.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::client::Client;
+use crate::common::{Machine, Run, preload, temp_dir};
+
+/// What the entries of `peers` lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A directory with the neighbour's quota file and its state, all neighbours and oneself, as hooks mount it.
+    Mounted,
+    /// The neighbour's state, and only neighbours, as one would link it by hand.
+    Linked,
+}
+
+pub struct Node {
+    dir: TempDir,
+    pub machine: Machine,
+    layout: Layout,
+}
+
+/// A container: `etc/quota.toml`, `state/`, and in that `peers/`.
+pub struct Container {
+    dir: PathBuf,
+    machine: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl Node {
+    pub fn new(spec: &str, layout: Layout) -> Node {
+        Node { dir: temp_dir("node"), machine: Machine::new(spec), layout }
+    }
+
+    pub fn container(&self, name: &str, quota: &str) -> Container {
+        let dir = self.dir.path().join(name);
+        fs::create_dir_all(dir.join("etc")).expect("a directory");
+        fs::create_dir_all(dir.join("state/peers")).expect("a directory");
+        let container = Container { dir: dir.clone(), machine: self.machine.env() };
+        container.write_quota(quota);
+        for other in self.names() {
+            if other != name {
+                self.link(name, &other);
+                self.link(&other, name);
+            }
+        }
+        if self.layout == Layout::Mounted {
+            self.link(name, name);
+        }
+        container
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("a directory").flatten();
+        entries.map(|entry| entry.file_name().into_string().expect("a name")).collect()
+    }
+
+    /// Lets `one` see `other`.
+    fn link(&self, one: &str, other: &str) {
+        let seen = self.dir.path().join(other);
+        let seen = if self.layout == Layout::Mounted { seen } else { seen.join("state") };
+        symlink(seen, self.dir.path().join(one).join("state/peers").join(other)).expect("a link");
+    }
+
+    /// Takes a container away, as a hook does when it has stopped.
+    pub fn remove(&self, name: &str) {
+        for other in self.names() {
+            let _ = fs::remove_file(self.dir.path().join(other).join("state/peers").join(name));
+        }
+        fs::remove_dir_all(self.dir.path().join(name)).expect("a container to remove");
+    }
+}
+
+impl Container {
+    pub fn state(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// The ledger, once a program has run.
+    pub fn ledger(&self) -> PathBuf {
+        self.state().join("ledger")
+    }
+
+    pub fn write_quota(&self, quota: &str) {
+        let fresh = self.dir.join("etc/quota.toml.new");
+        fs::write(&fresh, quota).expect("a quota file");
+        fs::rename(&fresh, self.dir.join("etc/quota.toml")).expect("the quota file in place");
+    }
+
+    pub fn within(&self, mut run: Run) -> Run {
+        for (name, value) in &self.machine {
+            run = run.env(name, value);
+        }
+        run.env("LD_PRELOAD", preload())
+            .env("CUQUOTA_CONFIG", self.dir.join("etc/quota.toml"))
+            .env("CUQUOTA_STATE", self.state())
+    }
+
+    /// A program that has a context.
+    #[track_caller]
+    pub fn start(&self) -> Program {
+        let mut child = self.within(Client::run()).spawn();
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        let mut program = Program { child, answers };
+        assert_eq!(program.ask("start"), serde_json::json!({}), "a context");
+        program
+    }
+}
+
+/// A program that takes and gives back what the test says. Killed when dropped.
+pub struct Program {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn say(&mut self, question: &str) {
+        writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a program that listens");
+    }
+
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("a program that answers");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    pub fn ask(&mut self, question: &str) -> Value {
+        self.say(question);
+        self.answer()
+    }
+
+    /// What the program is told is free.
+    #[track_caller]
+    pub fn free(&mut self) -> u64 {
+        self.ask("info")["free"].as_u64().expect("a number")
+    }
+
+    /// Whether so many bytes were granted; a refusal is the driver's own.
+    #[track_caller]
+    pub fn take(&mut self, bytes: u64) -> bool {
+        self.begin_take(bytes);
+        self.was_granted()
+    }
+
+    pub fn begin_take(&mut self, bytes: u64) {
+        self.say(&format!("allocate {bytes}"));
+    }
+
+    #[track_caller]
+    pub fn was_granted(&mut self) -> bool {
+        let answer = self.answer();
+        let granted = answer["granted"].is_u64();
+        assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
+        granted
+    }
+
+    /// How many pieces of that size are granted before one is refused.
+    #[track_caller]
+    pub fn take_chunks(&mut self, bytes: u64) -> u64 {
+        (0..).find(|_| !self.take(bytes)).expect("an end")
+    }
+
+    /// Gives the last piece back; how large it was.
+    pub fn give_back(&mut self) -> u64 {
+        self.ask("free")["freed"].as_u64().expect("a number")
+    }
+
+    #[track_caller]
+    pub fn until_free(&mut self, wanted: u64) {
+        let since = Instant::now();
+        loop {
+            let free = self.free();
+            if free == wanted {
+                return;
+            }
+            assert!(since.elapsed() < Duration::from_secs(1), "{free} free instead of {wanted}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether the answer to the last question is there.
+    pub fn is_answered(&self) -> bool {
+        use std::os::fd::AsRawFd;
+        let mut ask =
+            libc::pollfd { fd: self.answers.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry that outlives the call, which does not wait.
+        !self.answers.buffer().is_empty() || unsafe { libc::poll(&mut ask, 1, 0) } == 1
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a program to kill");
+        self.child.wait().expect("a program to wait for");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a file that is there already, whoever has it open.
+pub fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::options().write(true).open(path).expect("a file to write");
+    file.write_all_at(bytes, at).expect("a write");
+}
