@@ -408,7 +408,7 @@ fn status_shows_who_holds_what_and_what_was_refused() {
 
     let table = status(&[]).stdout;
     assert!(table.starts_with("team-a ("), "{table}");
-    assert!(table.contains("  4 GiB  3.50 GiB  3.50 GiB  3.50 GiB         1\n"), "{table}");
+    assert!(table.contains("  4 GiB       0 B  3.50 GiB  3.50 GiB  3.50 GiB         1\n"), "{table}");
     let row = table.lines().find(|line| line.contains(&two.id().to_string())).unwrap();
     assert!(row.contains("cuquota") && row.contains("2.25 GiB  2.25 GiB  GPU-"), "{row}");
 

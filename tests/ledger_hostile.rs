@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cuquota::config::StatePlace;
-use cuquota::ledger::layout::{FILE_SIZE, GPU_TABLE, SLOT_TABLE, Slot, slot_offset};
+use cuquota::ledger::layout::{FILE_SIZE, GPU_TABLE, SLOT_TABLE, Slot, VERSION, slot_offset};
 use cuquota::ledger::{Ledger, Snapshot, Want};
 use ledger_support::{GIB, GPU, MIB, Mount, Page, Worker, attach, is_root};
 
@@ -87,9 +87,10 @@ fn a_ledger_cut_short_another_version_and_a_hole_are_refused() {
     let dir = with_ledger();
     let path = dir.path().join("ledger");
     let file = OpenOptions::new().write(true).open(&path).expect("writable");
-    file.write_at(&2u32.to_ne_bytes(), 8).expect("writable");
-    is_private(&explicit(dir.path()), "version 2, this is version 1");
-    file.write_at(&1u32.to_ne_bytes(), 8).expect("writable");
+    file.write_at(&(VERSION + 1).to_ne_bytes(), 8).expect("writable");
+    let versions = format!("version {}, this is version {VERSION}", VERSION + 1);
+    is_private(&explicit(dir.path()), &versions);
+    file.write_at(&VERSION.to_ne_bytes(), 8).expect("writable");
     file.write_at(&7u32.to_ne_bytes(), 16).expect("writable");
     is_private(&explicit(dir.path()), "its head has been overwritten");
     let dir = with_ledger();
