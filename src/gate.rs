@@ -3,7 +3,7 @@
 //! Bytes are taken from the container's budget before the driver is asked, so that two requests can never be
 //! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.
 
-use crate::abi::{Code, cuda};
+use crate::abi::{CUdevice, Code, cuda};
 use crate::ledger::{Denial, GpuIndex, Want};
 use crate::log::{self, Level};
 use crate::policy;
@@ -109,6 +109,34 @@ pub fn reserve_with<'process>(
         }
     }
     Err(cuda::OUT_OF_MEMORY)
+}
+
+/// Takes what a context will cost from what the neighbours on the card leave, while it is made; `None` where there are no
+/// neighbours, or no context will be made. The container's own limit does not stand in a context's way.
+///
+/// # Errors
+/// `CUDA_ERROR_OUT_OF_MEMORY` where it is not left.
+pub fn reserve_context(
+    process: &Process,
+    driver: usize,
+    device: CUdevice,
+    created: bool,
+) -> Result<Option<Charge<'_>>, Code> {
+    if !process.ledger().has_peers() || !created && process.contexts.is_primary_up(driver, device) {
+        return Ok(None);
+    }
+    let gpu = process.gpus.by_device(process, driver, device);
+    let Some((gpu, index)) = gpu.and_then(|gpu| Some((gpu, gpu.ledger?))) else { return Ok(None) };
+    process.tend();
+    let bytes = process.ledger().context_cost(index).unwrap_or(policy::TYPICAL_CONTEXT);
+    let want = Want::exactly(bytes);
+    let admitted =
+        process.admit(gpu, index, want).or_else(|denial| process.admit_later(gpu, index, want, denial));
+    match admitted {
+        Ok(()) => Ok(Some(Charge { process, gpu, bytes })),
+        Err(Denial::Limit(_)) => Ok(None),
+        Err(denial) => refuse(process, gpu, index, bytes, denial).map(Some),
+    }
 }
 
 #[cold]

@@ -135,6 +135,23 @@ fn requests_of_different_containers_for_the_last_place_are_granted_to_exactly_on
 }
 
 #[test]
+fn a_context_beyond_the_reserve_needs_room_like_everything_else() {
+    if needs_the_simulator() {
+        return;
+    }
+    let node = Node::new("16GiB,context=256MiB", Layout::Mounted);
+    let a = node.container("a", "limit = \"100%\"\nreserve = \"4GiB\"\n");
+    let b = node.container("b", "limit = \"100%\"\nreserve = \"256MiB\"\n");
+    let mut in_a = a.start();
+    assert!(in_a.take(16 * GIB - 512 * MIB));
+    // The first is promised to it, the second is not.
+    let _in_b = b.start();
+    assert!(b.try_start().is_none());
+    in_a.give_back();
+    assert!(b.try_start().is_some());
+}
+
+#[test]
 fn status_shows_what_is_reserved() {
     if needs_the_simulator() {
         return;

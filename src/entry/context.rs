@@ -1,6 +1,7 @@
 //! Initialisation and contexts.
 
 use super::*;
+use crate::gate;
 use crate::process::bus::Visibility;
 
 type Init = unsafe extern "C" fn(c_uint) -> Code;
@@ -28,11 +29,23 @@ pub(super) unsafe fn init(call: &Call, next: Init, flags: c_uint) -> Code {
 ///
 /// # Safety
 /// Where `ask` answers success it wrote `context`.
-unsafe fn made(call: &Call, created: bool, context: *mut CUcontext, ask: impl FnOnce() -> Code) -> Code {
+unsafe fn made(
+    call: &Call,
+    created: bool,
+    context: *mut CUcontext,
+    device: CUdevice,
+    ask: impl FnOnce() -> Code,
+) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
+    let charge = match gate::reserve_context(call.process, call.driver, device, created) {
+        Ok(charge) => charge,
+        Err(code) => return code,
+    };
     let code = call.uncharged(ask);
+    // Charged below for what it is, which can only be seen while nothing else is charged for it.
+    drop(charge);
     if code == SUCCESS && !context.is_null() {
         // SAFETY: the driver has just written it.
         call.process.contexts.made(call.process, call.driver, unsafe { *context }, created);
@@ -51,7 +64,7 @@ pub(super) unsafe fn create(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { made(call, true, context, || next(context, flags, device)) }
+    unsafe { made(call, true, context, device, || next(context, flags, device)) }
 }
 
 type CreateV3 = unsafe extern "C" fn(*mut CUcontext, *const c_void, c_int, c_uint, CUdevice) -> Code;
@@ -67,7 +80,7 @@ pub(super) unsafe fn create_v3(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { made(call, true, context, || next(context, affinity, count, flags, device)) }
+    unsafe { made(call, true, context, device, || next(context, affinity, count, flags, device)) }
 }
 
 type CreateV4 = unsafe extern "C" fn(*mut CUcontext, *const c_void, c_uint, CUdevice) -> Code;
@@ -82,7 +95,7 @@ pub(super) unsafe fn create_v4(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { made(call, true, context, || next(context, parameters, flags, device)) }
+    unsafe { made(call, true, context, device, || next(context, parameters, flags, device)) }
 }
 
 type Destroy = unsafe extern "C" fn(CUcontext) -> Code;
@@ -107,7 +120,7 @@ pub(super) unsafe fn retain_primary(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { made(call, false, context, || next(context, device)) }
+    unsafe { made(call, false, context, device, || next(context, device)) }
 }
 
 type ReleasePrimary = unsafe extern "C" fn(CUdevice) -> Code;

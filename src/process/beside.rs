@@ -13,7 +13,7 @@ use super::gpus::Gpu;
 /// The naps of a request that waits: growing, and longer while somebody else has waited for longer.
 const FIRST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
-const OUT_OF_COURTESY: Duration = Duration::from_millis(15);
+const OUT_OF_COURTESY: Duration = Duration::from_millis(60);
 
 impl Process {
     /// Charges a request, if container and neighbours leave room for it.

@@ -245,6 +245,14 @@ impl Contexts {
         self.settle(process);
     }
 
+    /// Whether the primary context of `device` is there already.
+    pub fn is_primary_up(&self, driver: usize, device: CUdevice) -> bool {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: the outputs are live locals of the types that the driver fills.
+        let asked = |api: &Driver| unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok();
+        Driver::get(driver).is_some_and(asked) && active != 0
+    }
+
     /// What `gpu` has free as the driver says, where this thread's context is one of its.
     pub fn physical_free(&self, gpu: &Gpu) -> Option<u64> {
         let Last { handle, driver, place, .. } = thread::with(|thread| thread.last.get())?;

@@ -55,7 +55,12 @@ impl Random {
 fn behave(container: &Container, at: usize, alone: bool, truth: &Truth, until: Instant, seed: u64) -> Tally {
     let (mut random, mut tally) = (Random(seed), Tally::default());
     while Instant::now() < until {
-        let mut program = container.start();
+        let Some(mut program) = container.try_start() else {
+            // Only within the reserve there is always room for one.
+            assert!(!alone || reserve(at) < CONTEXT + UNSURE, "{at}: no context");
+            tally.refused += 1;
+            continue;
+        };
         truth.change(at, |held| *held += CONTEXT);
         let mut pieces: Vec<u64> = Vec::new();
         for _ in 0..20 + random.below(400) {

@@ -78,14 +78,15 @@ fn of_those_who_wait_the_first_is_mostly_first() {
     let quota = waiting("512MiB", "30s");
     let [a, b, c] = ["a", "b", "c"].map(|name| node.container(name, &quota));
     let (mut in_a, mut in_b, mut in_c) = (a.start(), b.start(), c.start());
-    let rounds = 12;
-    let mut first = 0;
-    for _ in 0..rounds {
+    let rounds = 16;
+    let mut first = 0_u64;
+    for round in 0..rounds {
         assert!(in_a.take(12 * GIB));
         in_b.begin_take(8 * GIB);
         std::thread::sleep(Duration::from_millis(60));
         in_c.begin_take(8 * GIB + 256 * MIB);
-        std::thread::sleep(Duration::from_millis(60));
+        // At any time of the second's naps.
+        std::thread::sleep(Duration::from_millis(60 + round * 23 % 60));
         in_a.give_back();
         let since = Instant::now();
         let b_was_first = loop {
@@ -96,12 +97,12 @@ fn of_those_who_wait_the_first_is_mostly_first() {
             std::thread::sleep(Duration::from_millis(1));
         };
         // Whoever is second gets it from the first.
-        first += u32::from(b_was_first);
+        first += u64::from(b_was_first);
         let (one, two) = if b_was_first { (&mut in_b, &mut in_c) } else { (&mut in_c, &mut in_b) };
         assert!(one.was_granted());
         one.give_back();
         assert!(two.was_granted());
         two.give_back();
     }
-    assert!(first * 3 >= rounds * 2, "{first} of {rounds}");
+    assert!(first >= 11, "{first} of {rounds}");
 }
