@@ -9,6 +9,7 @@ mod engine;
 mod images;
 mod live;
 mod node;
+mod reserves;
 mod shipped;
 mod ways;
 

@@ -156,7 +156,10 @@ fn a_container_cannot_write_what_holds_it_nor_its_neighbours() {
     let said = script(&first, &text).success();
     let mut lines = said.stdout.lines();
     assert_eq!(lines.next(), Some("2"), "limit and name of the neighbour, and nothing written: {said}");
-    assert!(said.stdout.contains("2 GiB  1.29 GiB"), "what the neighbour holds can be seen: {said}");
+    assert!(
+        said.stdout.contains("2 GiB       0 B  1.29 GiB"),
+        "what the neighbour holds can be seen: {said}"
+    );
     assert_eq!(neighbour.ask("info")["total"], 2 * GIB);
 }
 
