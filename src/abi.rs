@@ -110,6 +110,16 @@ pub struct CUDA_GRAPH_INSTANTIATE_PARAMS {
 }
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
 pub const INSTANTIATE_UPLOAD: c_ulonglong = 2;
+/// `CUlimit`: bytes of stack of each thread.
+pub const LIMIT_STACK_SIZE: c_int = 0;
+/// `CUlimit`: bytes of the buffer of `printf`.
+pub const LIMIT_PRINTF_FIFO_SIZE: c_int = 1;
+/// `CUlimit`: bytes of the heap of `malloc` in kernels.
+pub const LIMIT_MALLOC_HEAP_SIZE: c_int = 2;
+/// `CUdevice_attribute`: `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+pub const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
+/// `CUdevice_attribute`: `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR`.
+pub const ATTRIBUTE_THREADS_PER_MULTIPROCESSOR: c_int = 39;
 /// `CU_STREAM_PER_THREAD`: the thread's own default stream; smaller numbers are the legacy one.
 pub const PER_THREAD_STREAM: CUstream = 2 as CUstream;
 /// `CUgraphNodeType`: `CU_GRAPH_NODE_TYPE_GRAPH`.

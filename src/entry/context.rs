@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate;
+use crate::policy;
 use crate::process::bus::Visibility;
 
 type Init = unsafe extern "C" fn(c_uint) -> Code;
@@ -133,4 +134,71 @@ pub(super) unsafe fn release_primary(call: &Call, next: ReleasePrimary, device: 
         call.process.contexts.primary_released(call.process, call.driver, device);
     }
     code
+}
+
+type SetLimit = unsafe extern "C" fn(c_int, usize) -> Code;
+
+/// `cuCtxSetLimit`: what stacks, the printf buffer and the heap of kernels take beyond their defaults, which are part of
+/// what a context costs, is charged to the context.
+pub(super) unsafe fn set_limit(call: &Call, next: SetLimit, limit: c_int, value: usize) -> Code {
+    // SAFETY: the caller's own arguments.
+    let ask = || unsafe { next(limit, value) };
+    let Some((place, bytes)) =
+        call.place().and_then(|place| Some((place, limit_bytes(call, place, limit, value)?)))
+    else {
+        return ask();
+    };
+    let (process, key) = (call.process, usize::from(place.context.0) << 8 | limit as usize);
+    let held = process.limits.take(key);
+    let before = held.map_or(0, |held| held.bytes);
+    let charge = match gate::reserve(process, place.gpu, bytes.saturating_sub(before)) {
+        Ok(charge) => charge,
+        Err(code) => {
+            if let Some(held) = held {
+                process.limits.put_back(key, held);
+            }
+            return code;
+        }
+    };
+    let code = ask();
+    if code != SUCCESS {
+        if let Some(held) = held {
+            process.limits.put_back(key, held);
+        }
+        return code;
+    }
+    let grown = charge.bytes();
+    charge.hand_over();
+    let _ = process.limits.insert(key, bytes, place);
+    if let Some(index) = place.gpu.ledger {
+        // The driver may take it as late as when a kernel needs it.
+        process.ledger().more_estimated(index, grown);
+        process.ledger().give_back(index, before.saturating_sub(bytes));
+        process.ledger().less_estimated(index, before.saturating_sub(bytes));
+    }
+    code
+}
+
+/// What a limit takes beyond its default, in whole blocks; `None` for limits that take no memory.
+fn limit_bytes(call: &Call, place: Place, limit: c_int, value: usize) -> Option<u64> {
+    let (default, times) = match limit {
+        LIMIT_STACK_SIZE => (1 << 10, threads_at_once(call, place)),
+        LIMIT_PRINTF_FIFO_SIZE => (1 << 20, 1),
+        LIMIT_MALLOC_HEAP_SIZE => (8 << 20, 1),
+        _ => return None,
+    };
+    let extra = (value as u64).saturating_sub(default).checked_mul(times);
+    Some(extra.map_or(u64::MAX, policy::blocks))
+}
+
+/// How many threads the card runs at the same time; each has a stack.
+fn threads_at_once(call: &Call, place: Place) -> u64 {
+    let Some(device) = call.process.gpus.device_of(call.driver, place.gpu) else { return 0 };
+    let ask = |attribute| {
+        let mut value = 0;
+        // SAFETY: the output is a live local of the type that the driver fills.
+        let asked = call.api().map(|api| unsafe { api.device_attribute(&mut value, attribute, device) });
+        if asked == Some(Ok(())) { u64::try_from(value).unwrap_or(0) } else { 0 }
+    };
+    ask(ATTRIBUTE_MULTIPROCESSORS) * ask(ATTRIBUTE_THREADS_PER_MULTIPROCESSOR)
 }

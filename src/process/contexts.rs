@@ -357,9 +357,10 @@ impl Contexts {
             process.lazy.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
+            let limits = process.limits.drop_context(entry.id);
             if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, memory.bytes + arrays);
-                process.ledger().less_estimated(index, memory.estimated);
+                process.ledger().give_back(index, memory.bytes + arrays + limits);
+                process.ledger().less_estimated(index, memory.estimated + limits);
                 process.ledger().context_gone(index, entry.cost);
             }
             process.graphs.context_gone();

@@ -57,6 +57,8 @@ pub struct Process {
     pub graphs: Graphs,
     /// Its arrays.
     pub arrays: Arrays,
+    /// What limits of its contexts take beyond their defaults.
+    pub limits: Arrays,
     /// Captures begun and not ended, in which some questions to the driver are not allowed.
     pub captures: AtomicUsize,
     ledger: OnceLock<Ledger>,
@@ -83,6 +85,7 @@ impl Process {
             physical: Physical::default(),
             graphs: Graphs::default(),
             arrays: Arrays::default(),
+            limits: Arrays::default(),
             captures: AtomicUsize::new(0),
             ledger: OnceLock::new(),
         }

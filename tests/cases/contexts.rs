@@ -106,3 +106,36 @@ fn a_destroyed_context_takes_its_memory_along() {
         ],
     );
 }
+
+#[test]
+fn limits_of_a_context_are_charged_for_what_they_take_beyond_their_defaults() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            // The heap, the printf buffer, and 216 MiB more of stacks with every KiB that a thread gets.
+            "set-limit 2 1032MiB -> 0",
+            "used -> 0 1024MiB",
+            "set-limit 1 101MiB -> 0",
+            "used -> 0 1124MiB",
+            "set-limit 0 3KiB -> 0",
+            "used -> 0 1556MiB",
+            "difference -> 0 0MiB",
+            "set-limit 2 4GiB -> 2",
+            "used -> 0 1556MiB",
+            "alloc a 3GiB -> 2",
+            "set-limit 2 8MiB -> 0",
+            "set-limit 3 2 -> 0",
+            "used -> 0 532MiB",
+            "difference -> 0 0MiB",
+            "reset-primary -> 0",
+            "primary -> 0",
+            "used -> 0 0MiB",
+            "context c -> 0",
+            "set-limit 2 1032MiB -> 0",
+            "destroy-context c -> 0",
+            "set-context primary -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}

@@ -132,6 +132,12 @@ static void end_life(struct sim_context *context)
     sim_pools_context_gone(context);
     sim_heap_clear(context->heap, NULL);
     sim_card_give(context->card, context->cost_blocks, context->cost);
+    for (int i = 0; i < 3; i++) {
+        sim_card_give(context->card, context->limit_counts[i], context->limit_blocks[i]);
+        free(context->limit_blocks[i]);
+        context->limit_blocks[i] = NULL;
+        context->limit_counts[i] = 0;
+    }
     free(context->cost);
     free(context->heap);
     context->cost = NULL;

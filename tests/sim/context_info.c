@@ -1,6 +1,8 @@
 /* What a context answers about itself, its limits, and peer access. */
 #include "mem.h"
 
+#include <stdlib.h>
+
 /* `handle`, or the current context for NULL. */
 static CUresult context_or_current(CUcontext handle, struct sim_context **context)
 {
@@ -97,6 +99,31 @@ static CUresult get_limit(size_t *value, CUlimit limit)
     return CUDA_SUCCESS;
 }
 
+/* Stacks for all threads that fit on the card at once, the printf buffer, the heap: beyond the defaults they take memory
+ * when they are set. */
+static CUresult back_limit(struct sim_context *context, CUlimit limit, size_t value)
+{
+    static const size_t defaults[3] = {1024, 1 << 20, 8 << 20}, times[3] = {108 * 2048, 1, 1};
+    size_t extra = value > defaults[limit] ? value - defaults[limit] : 0;
+    if (extra > SIZE_MAX / times[limit] / 2)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t count = sim_blocks_of(extra * times[limit]), now = context->limit_counts[limit];
+    if (count > now) {
+        if (count > sim_card_total(context->card) >> SIM_BLOCK_SHIFT)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        uint32_t *grown = realloc(context->limit_blocks[limit], count * sizeof *grown);
+        if (!grown)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        context->limit_blocks[limit] = grown;
+        if (!sim_take_blocks(context->card, count - now, grown + now))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        sim_card_give(context->card, now - count, context->limit_blocks[limit] + count);
+    }
+    context->limit_counts[limit] = count;
+    return CUDA_SUCCESS;
+}
+
 static CUresult set_limit(CUlimit limit, size_t value)
 {
     struct sim_context *context;
@@ -105,8 +132,11 @@ static CUresult set_limit(CUlimit limit, size_t value)
         return result;
     if ((unsigned)limit >= CU_LIMIT_COUNT)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    context->limits[limit] = value;
-    return CUDA_SUCCESS;
+    if (limit <= CU_LIMIT_MALLOC_HEAP_SIZE)
+        result = back_limit(context, limit, value);
+    if (result == CUDA_SUCCESS)
+        context->limits[limit] = value;
+    return result;
 }
 
 enum config { CACHE, SHARED };

@@ -150,6 +150,8 @@ struct sim_context {
     struct sim_heap *heap;
     struct sim_resource resources; /* list head */
     size_t limits[CU_LIMIT_COUNT];
+    uint32_t *limit_blocks[3]; /* what limits beyond their defaults take: stack, printf buffer, heap */
+    size_t limit_counts[3];
     int cache_config, shared_config;
     uint64_t peers; /* cards that cuCtxEnablePeerAccess opened */
 };

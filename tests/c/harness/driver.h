@@ -25,6 +25,7 @@
     X(primary_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, (CUcontext *, CUdevice))       \
     X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, (CUdevice))             \
     X(primary_reset, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, (CUdevice))                   \
+    X(ctx_set_limit, cuCtxSetLimit, "cuCtxSetLimit", 3010, (CUlimit, size_t))                                    \
     X(alloc, cuMemAlloc_v2, "cuMemAlloc", 3020, (CUdeviceptr *, size_t))                                         \
     X(alloc_pitch, cuMemAllocPitch_v2, "cuMemAllocPitch", 3020,                                                  \
       (CUdeviceptr *, size_t *, size_t, size_t, unsigned))                                                       \

@@ -48,7 +48,8 @@ static int graph_command(const char *command, char **w, int n) {
         code = cu.capture_end((CUstream)find(STREAM, w[2])->value, (CUgraph *)&graph->value);
     } else if (IS("free-stream", 3)) {
         code = cu.free_async(find(ADDRESS, w[1])->value, (CUstream)find(STREAM, w[2])->value);
-    } else return 0;
+    } else if (IS("set-limit", 3)) code = cu.ctx_set_limit((CUlimit)atoi(w[1]), parse_size(w[2]));
+    else return 0;
     say(command, code, "");
     return 1;
 }
