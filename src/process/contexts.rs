@@ -56,6 +56,8 @@ pub struct Contexts {
     /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
     /// without end before the first context.
     young: AtomicU64,
+    /// Looks at the card since the last context was met with nothing else on its way.
+    calm_looks: AtomicU32,
     /// Calls of this process on their way, as far as they began while costs are put right.
     calls: AtomicUsize,
     /// How many of them ever began.
@@ -70,6 +72,7 @@ impl Default for Contexts {
             retiring: Mutex::default(),
             first: Default::default(),
             young: AtomicU64::new(u64::MAX),
+            calm_looks: AtomicU32::new(0),
             calls: AtomicUsize::new(0),
             began: AtomicUsize::new(0),
         }
@@ -85,8 +88,12 @@ impl Drop for OnItsWay<'_> {
     }
 }
 
-/// For how long after a context was met.
+/// For how long after a context was met its cost is put right at the least.
 const YOUNG_MS: u64 = 1000;
+/// For how long after that, in a process that is never calm.
+const PATIENCE_MS: u64 = 30_000;
+/// Looks at the card in calm moments that are enough.
+const CALM_LOOKS: u32 = 2;
 
 /// Counts the times that a context went away or a process was born: what a thread remembers from before is void.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -225,6 +232,8 @@ impl Contexts {
         for _ in 0..2 {
             self.look_again(process, driver, api, gpu);
         }
+        // What was made at the same moment may not have been counted yet: these looks are not the last.
+        self.calm_looks.store(0, Ordering::Relaxed);
         self.young.store(clock::coarse_millis() + YOUNG_MS, Ordering::Relaxed);
         self.settle(process);
         Some(place)
@@ -274,6 +283,7 @@ impl Contexts {
                 look(process, api, gpu, index, 0)
             });
             if seen.is_some() {
+                self.calm_looks.fetch_add(1, Ordering::Relaxed);
                 learn(process, gpu, index, seen);
             }
         }
@@ -293,14 +303,20 @@ impl Contexts {
         seen.filter(|_| now() == before)
     }
 
-    /// Whether a context was met so lately that its cost may still be put right by what other processes learn.
+    /// Whether a context was met so lately that its cost may still be put right: for a second, and for as long after that
+    /// as no calm moment was found for a look, within bounds.
     #[inline]
     pub fn are_young(&self, now: u64) -> bool {
         let until = self.young.load(Ordering::Relaxed);
-        if until != 0 && now >= until {
+        if until == 0 || now < until {
+            return until != 0;
+        }
+        let unseen =
+            self.calm_looks.load(Ordering::Relaxed) < CALM_LOOKS && now < until.saturating_add(PATIENCE_MS);
+        if !unseen {
             let _ = self.young.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
-        now < until
+        unseen
     }
 
     /// Counts a call for as long as the answer lives, while costs are put right.

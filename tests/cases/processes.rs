@@ -74,7 +74,8 @@ fn a_fork_before_the_first_call_makes_two_processes_under_one_budget() {
         return;
     }
     let container = four_gib();
-    let said = lines(Run::new(c_program("fork_first")).on(&one_card()).within(&container).finish());
+    let said =
+        lines(Run::new(c_program("fork_first")).arg("2648").on(&one_card()).within(&container).finish());
     assert_eq!(said, ["child 0 used 2648", "parent 0 used 2648"]);
 }
 
