@@ -11,7 +11,8 @@
     X(cuMemAlloc) X(cuMemAlloc_v2) X(cuMemAllocPitch) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2)   \
     X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz) X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz)          \
     X(cuMemCreate) X(cuMemRelease) X(cuArrayCreate) X(cuArrayCreate_v2) X(cuArray3DCreate) X(cuArray3DCreate_v2)   \
-    X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuGraphLaunch) X(cuGraphLaunch_ptsz)
+    X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuGraphLaunch) X(cuGraphLaunch_ptsz) \
+    X(cuCtxSetLimit)
 
 #define DECLARE(name) extern int name(void) __attribute__((weak));
 FUNCTIONS(DECLARE)

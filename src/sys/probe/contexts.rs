@@ -55,3 +55,18 @@ pub fn create_v4(reach: &Reach, _: u64) -> Answer {
     );
     answered(code, || destroying(context))
 }
+
+/// `CU_LIMIT_MALLOC_HEAP_SIZE`, of which 8 MiB are part of every context.
+const HEAP: c_int = 2;
+const HEAP_AT_START: usize = 8 << 20;
+
+/// The heap of kernels, by `bytes` more than at the start.
+pub fn grow_heap(reach: &Reach, bytes: u64) -> Answer {
+    let size = HEAP_AT_START.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let code = ask!(reach, find, c"cuCtxSetLimit", (c_int, usize), HEAP, size);
+    answered(code, || {
+        Held::by(|reach| {
+            ask!(reach, helper, c"cuCtxSetLimit", (c_int, usize), HEAP, HEAP_AT_START);
+        })
+    })
+}

@@ -53,6 +53,7 @@ pub const ENTRIES: &[Entry] = &[
     any("cuArrayCreate_v2", arrays::array),
     any("cuArray3DCreate_v2", arrays::array_3d),
     any("cuMipmappedArrayCreate", arrays::mipmapped_array),
+    any("cuCtxSetLimit", contexts::grow_heap),
     any("cuGraphLaunch", graphs::launch),
     any("cuGraphLaunch_ptsz", graphs::launch_ptsz),
     small("cuMemAlloc", memory::alloc_v1),
