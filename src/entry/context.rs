@@ -103,10 +103,14 @@ type Destroy = unsafe extern "C" fn(CUcontext) -> Code;
 
 /// `cuCtxDestroy` and `cuCtxDetach`.
 pub(super) unsafe fn destroy(call: &Call, next: Destroy, context: CUcontext) -> Code {
+    let contexts = &call.process.contexts;
+    let dying = contexts.destroying(call.driver, context);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(context) };
     if code == SUCCESS {
-        call.process.contexts.destroyed(call.process, call.driver, context);
+        contexts.destroyed(call.process, dying);
+    } else {
+        contexts.not_destroyed(dying);
     }
     code
 }
@@ -128,6 +132,7 @@ type ReleasePrimary = unsafe extern "C" fn(CUdevice) -> Code;
 
 /// `cuDevicePrimaryCtxRelease` and `cuDevicePrimaryCtxReset`.
 pub(super) unsafe fn release_primary(call: &Call, next: ReleasePrimary, device: CUdevice) -> Code {
+    call.process.contexts.primary_releasing();
     // SAFETY: the caller's own argument.
     let code = unsafe { next(device) };
     if code == SUCCESS {

@@ -171,7 +171,7 @@ impl Allocations {
             let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == Owner::Pool(pool);
             let live: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
             for (address, _) in live {
-                if let Some(taken) = self.take(address) {
+                if let Some(taken) = self.take_if(address, |record| record.owner == Owner::Pool(pool)) {
                     bytes += self.insert(address, Record { owner: Owner::Orphan(pool), ..taken.record });
                 }
             }
@@ -205,7 +205,9 @@ impl Allocations {
         for shard in &self.shards {
             let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == owner;
             let gone: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
-            for taken in gone.iter().filter_map(|(address, _)| self.take(*address)) {
+            // The address may be somebody else's by now.
+            let still = |record: Record| record.owner == owner;
+            for taken in gone.iter().filter_map(|(address, _)| self.take_if(*address, still)) {
                 given.bytes += taken.gives;
                 given.estimated += if taken.record.estimated { taken.gives } else { 0 };
             }

@@ -45,6 +45,10 @@ struct Entry {
     created: bool,
 }
 
+/// Contexts on their way out.
+#[must_use]
+pub struct Dying(Vec<Entry>);
+
 /// See the module.
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
@@ -329,9 +333,27 @@ impl Contexts {
         })
     }
 
-    /// A context was destroyed: its charge goes, and that of everything in it.
-    pub fn destroyed(&self, process: &Process, driver: usize, context: CUcontext) {
-        self.remove(process, |entry| entry.handle == context as usize && entry.driver == driver);
+    /// `context` is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new
+    /// context at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`].
+    pub fn destroying(&self, driver: usize, context: CUcontext) -> Dying {
+        self.detach(|entry| entry.handle == context as usize && entry.driver == driver)
+    }
+
+    /// It was destroyed: its charge goes, and that of everything in it.
+    pub fn destroyed(&self, process: &Process, dying: Dying) {
+        self.bury(process, dying);
+    }
+
+    /// The driver refused to destroy it.
+    pub fn not_destroyed(&self, dying: Dying) {
+        let ids: Vec<ContextId> = dying.0.iter().map(|entry| entry.id).collect();
+        self.lock().extend(dying.0);
+        lock(&self.retiring).retain(|id| !ids.contains(id));
+    }
+
+    /// A primary context is about to be released or reset, perhaps for good: [`Self::primary_released`] follows.
+    pub fn primary_releasing(&self) {
+        self.any_gone.store(true, Ordering::SeqCst);
     }
 
     /// The primary context of `device` was released or reset. It goes with the last reference only, and the
@@ -344,30 +366,25 @@ impl Contexts {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: the outputs are live locals of the types that the driver fills.
         if unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok() && active == 0 {
-            self.remove(process, |entry| {
-                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu)
-            });
+            let dying = self
+                .detach(|entry| !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu));
+            self.bury(process, dying);
         }
     }
 
-    fn remove(&self, process: &Process, gone: impl Fn(&Entry) -> bool) {
-        let removed: Vec<Entry> = {
-            let mut entries = self.lock();
-            let removed = entries.extract_if(.., |entry| gone(entry));
-            // Still under the lock: once it is off, the id may be somebody else's.
-            let forget = |entry: &Entry| {
-                if let Some(first) = self.first.get(usize::from(entry.id.0)) {
-                    first.store(core::ptr::null_mut(), Ordering::Release);
-                }
-            };
-            let removed: Vec<Entry> = removed.inspect(forget).collect();
-            lock(&self.retiring).extend(removed.iter().map(|entry| entry.id));
-            removed
-        };
-        if removed.is_empty() {
-            return;
-        }
-        self.any_gone.store(true, Ordering::Relaxed);
+    /// Takes contexts out of those that can be found. Their ids stay theirs until they are buried.
+    fn detach(&self, gone: impl Fn(&Entry) -> bool) -> Dying {
+        self.any_gone.store(true, Ordering::SeqCst);
+        let mut entries = self.lock();
+        let removed: Vec<Entry> = entries.extract_if(.., |entry| gone(entry)).collect();
+        lock(&self.retiring).extend(removed.iter().map(|entry| entry.id));
+        drop(entries);
+        forget_last();
+        Dying(removed)
+    }
+
+    fn bury(&self, process: &Process, Dying(removed): Dying) {
+        // What another thread remembered meanwhile is void, too.
         forget_last();
         for entry in &removed {
             process.lazy.drop_context(process, entry.id);
@@ -385,6 +402,12 @@ impl Contexts {
             }
             process.pools.forget_gone(process, entry.driver);
             process.pools.refresh(process, entry.driver);
+        }
+        for entry in &removed {
+            // Until now, for the frees that were on their way.
+            if let Some(first) = self.first.get(usize::from(entry.id.0)) {
+                first.store(core::ptr::null_mut(), Ordering::Release);
+            }
         }
         lock(&self.retiring).retain(|id| removed.iter().all(|entry| entry.id != *id));
     }
