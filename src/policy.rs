@@ -74,12 +74,17 @@ pub fn context_share(card_used: u64, exact: u64, others: u64, contexts: u64) -> 
     (1..=MOST_PLAUSIBLE_CONTEXT).contains(&share).then_some(share)
 }
 
+/// A share that is smaller by less than this says nothing: what is known exactly is known to a block or two per context.
+const LEAST_CORRECTION: u64 = 4 * BLOCK;
+
 /// Whether a share of `seen` bytes is to be learned: the first at once, a smaller one when it was seen twice and is smaller
 /// by a quarter. Contexts made at the same moment, which the first look takes for one, make a difference of half and more;
 /// requests on their way make smaller ones, and those say nothing.
 #[must_use]
 pub fn is_learned(learned: Option<u64>, seen: u64, seen_before: u64) -> bool {
-    learned.is_none_or(|learned| seen <= learned / 4 * 3 && seen.abs_diff(seen_before) <= BLOCK)
+    learned.is_none_or(|learned| {
+        seen <= learned / 4 * 3 && learned - seen >= LEAST_CORRECTION && seen.abs_diff(seen_before) <= BLOCK
+    })
 }
 
 /// The bytes of an array: rows padded to 64 bytes, heights to 8 rows, the tiles in which the driver lays arrays
@@ -174,6 +179,7 @@ mod tests {
         assert!(!is_learned(Some(300 << 20), 280 << 20, 0));
         assert!(!is_learned(Some(300 << 20), 280 << 20, 280 << 20));
         assert!(is_learned(Some(600 << 20), 300 << 20, 300 << 20));
+        assert!(!is_learned(Some(16 << 20), 12 << 20, 12 << 20));
     }
 
     #[test]

@@ -265,8 +265,15 @@ impl Pools {
         let mut device: CUdevice = 0;
         let out = (&raw mut device).cast();
         for address in process.allocations.of_pools() {
-            // SAFETY: the output is a live local of the attribute's type.
-            let there = unsafe { api.pointer_attribute(out, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) };
+            let ask = || {
+                // SAFETY: the output is a live local of the attribute's type.
+                unsafe { api.pointer_attribute(out, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) }
+            };
+            // Another error says nothing of the address; nobody asks again after this.
+            let there = match ask() {
+                Err(code) if code != cuda::INVALID_VALUE => ask(),
+                there => there,
+            };
             if there == Err(cuda::INVALID_VALUE)
                 && let Some(taken) = process.allocations.take_pooled(address)
                 && let Owner::Orphan(pool) = taken.record.owner
