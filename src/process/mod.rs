@@ -9,6 +9,7 @@ pub mod arrays;
 pub mod beside;
 pub mod budget;
 pub mod bus;
+mod context_cost;
 pub mod contexts;
 pub mod gpus;
 pub mod graphs;
