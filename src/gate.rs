@@ -30,12 +30,7 @@ impl Charge<'_> {
     /// The request was granted and the driver took `taken` bytes: they stay charged.
     pub fn settle(self, taken: u64) {
         if let Some(index) = self.gpu.ledger {
-            let ledger = self.process.ledger();
-            if taken > self.bytes {
-                ledger.force(index, taken - self.bytes);
-            } else if taken < self.bytes {
-                ledger.give_back(index, self.bytes - taken);
-            }
+            self.process.ledger().settle(index, self.bytes, taken);
         }
         core::mem::forget(self);
     }

@@ -215,6 +215,16 @@ impl Ledger {
         self.note_peak(gpu, None);
     }
 
+    /// Puts a charge right: `paid` bytes were charged for what turned out to take `taken`.
+    #[inline]
+    pub fn settle(&self, gpu: GpuIndex, paid: u64, taken: u64) {
+        if taken > paid {
+            self.force(gpu, taken - paid);
+        } else if taken < paid {
+            self.give_back(gpu, paid - taken);
+        }
+    }
+
     /// Bytes that the whole container uses; those of a process that was killed until the next housekeeping of anybody.
     pub fn used(&self, gpu: GpuIndex) -> u64 {
         let own = self.accounts.of(gpu).used();

@@ -143,12 +143,7 @@ impl Pools {
             pool.suspect.store(false, Ordering::Relaxed);
             let before = pool.charged.swap(held, Ordering::Relaxed);
             if let Some(index) = gpu.ledger {
-                let paid = before.saturating_add(reserved);
-                if held > paid {
-                    process.ledger().force(index, held - paid);
-                } else {
-                    process.ledger().give_back(index, paid - held);
-                }
+                process.ledger().settle(index, before.saturating_add(reserved), held);
             }
             return Ok(());
         }
@@ -237,11 +232,7 @@ impl Pools {
         pool.name = if live > 0 { Name::Doomed } else { Name::Gone };
         let charged = pool.charged.swap(live, Ordering::Relaxed);
         if let Some(index) = pool.gpu.and_then(|gpu| gpu.ledger) {
-            if live > charged {
-                process.ledger().force(index, live - charged);
-            } else {
-                process.ledger().give_back(index, charged - live);
-            }
+            process.ledger().settle(index, charged, live);
         }
     }
 
