@@ -11,6 +11,10 @@ mod sync {
 #[path = "../src/ledger/protocol.rs"]
 mod protocol;
 
+#[allow(dead_code, reason = "the model gives its own numbers")]
+#[path = "../src/ledger/owner.rs"]
+mod owner;
+
 use loom::sync::{Arc, Mutex};
 use protocol::{
     Attempt, Board, Referee, Slack, arbitrate, attempt, force, give_back, held, pack, take, total, used,
@@ -272,5 +276,55 @@ fn what_is_charged_without_asking_is_seen_by_the_next_request() {
         other.join().expect("no panic");
         assert!(!container.reserve(0, 1, Slack::NONE));
         assert_eq!(total(&*container).used, 1);
+    });
+}
+
+/// Numbers of owners.
+const DEAD: u64 = 3;
+const SWEEPERS: [u64; 2] = [5, 7];
+const NEXT: u64 = 9;
+
+#[test]
+fn whoever_clears_a_dead_owners_slot_never_clears_what_its_successor_has_written() {
+    model(3, || {
+        // The successor writes the very word that the dead one had.
+        let slot = Arc::new((AtomicU64::new(DEAD), AtomicU64::new(pack(2, 2))));
+        let is_alive = |owner| owner != DEAD;
+        let sweeps: Vec<_> = SWEEPERS
+            .into_iter()
+            .map(|mine| {
+                let slot = Arc::clone(&slot);
+                loom::thread::spawn(move || {
+                    let cleared = owner::take_over(&slot.0, mine, is_alive).is_some();
+                    if cleared {
+                        slot.1.store(0, Ordering::Release);
+                        owner::leave(&slot.0, mine);
+                    }
+                })
+            })
+            .collect();
+        let joined = owner::take_over(&slot.0, NEXT, is_alive).is_some();
+        if joined {
+            slot.1.store(0, Ordering::Release);
+            slot.1.store(pack(2, 2), Ordering::Release);
+        }
+        sweeps.into_iter().for_each(|sweep| sweep.join().expect("no panic"));
+        let (owner, word) = (slot.0.load(Ordering::Acquire), slot.1.load(Ordering::Acquire));
+        assert_eq!((owner, word), if joined { (NEXT, pack(2, 2)) } else { (owner::NOBODY, 0) });
+    });
+}
+
+#[test]
+fn of_two_processes_that_want_a_slot_one_gets_it() {
+    model(3, || {
+        let slot = Arc::new(AtomicU64::new(DEAD));
+        let is_alive = |owner| owner != DEAD;
+        let other = {
+            let slot = Arc::clone(&slot);
+            loom::thread::spawn(move || owner::take_over(&slot, 5, is_alive))
+        };
+        let mine = owner::take_over(&slot, 7, is_alive);
+        let other = other.join().expect("no panic");
+        assert!(mine.is_some() != other.is_some(), "{mine:?} {other:?}");
     });
 }

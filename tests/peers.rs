@@ -4,6 +4,7 @@
 mod common;
 #[path = "peers/hostile.rs"]
 mod hostile;
+mod ledger_support;
 #[path = "peers/node.rs"]
 mod node;
 #[path = "peers/soak.rs"]
@@ -13,6 +14,12 @@ mod waiting;
 
 use common::{GIB, MIB, driver_is_real, skip::skip};
 use node::{Layout, Node};
+
+workers!(run);
+
+fn run(role: &str, dir: &std::path::Path) {
+    assert!(ledger_support::stranger::run(role, dir), "no such role: {role}");
+}
 
 /// The real card has a size of its own.
 fn needs_the_simulator() -> bool {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// The first eight bytes.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"cuquota\x1a");
 /// Raised with every change to this file; another version is refused, never converted.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// GPUs (and MIG instances) that one container can have.
 pub const GPUS: usize = 64;
 /// Processes that can share a ledger at a time.
@@ -83,8 +83,8 @@ pub struct Slot {
     pub start: AtomicU64,
     /// Inode of its process id namespace.
     pub pid_namespace: AtomicU64,
-    /// How often the slot has been taken.
-    pub generation: AtomicU64,
+    /// The number of the process that has the slot, see [`owner`](super).
+    pub owner: AtomicU64,
     /// Its name.
     pub comm: [AtomicU64; COMM / 8],
     /// Threads between publishing and having checked.
@@ -113,7 +113,7 @@ pub const fn gpu_offset(gpu: usize) -> usize {
     GPU_TABLE + gpu * size_of::<Gpu>()
 }
 
-/// Where a slot starts. Its first byte is its owner's lock.
+/// Where a slot starts. Its first byte is its owner's lock, unless that has a file of its own.
 pub const fn slot_offset(slot: usize) -> usize {
     SLOT_TABLE + slot * size_of::<Slot>()
 }

@@ -5,7 +5,8 @@
 //! want and then look at everybody's words ([`protocol`]). Nothing is ever locked in a way that a killed or stopped process
 //! could keep others waiting.
 //!
-//! **Who is alive** the kernel says. The first byte of a slot is locked by its owner with an open-file-description lock, and
+//! **Who is alive** the kernel says. The first byte of a slot is locked by its owner with an open-file-description lock (or, where
+//! strangers' read locks prevent that, a file of its own), and
 //! the mapping of the file, made through the same description, keeps that alive when the descriptor is closed at once. So the lock
 //! goes when the process does, in whatever way, or calls `exec`; a program that closes all its descriptors does not lose it, a
 //! forked child (which does not get the mapping) does not keep it, and the program has no descriptor that it does not know. On an
@@ -29,11 +30,13 @@ mod account;
 mod beside;
 mod crowd;
 mod estimated;
+mod guard;
 pub mod layout;
 mod lazy;
 mod lost;
 mod membership;
 mod neighbour;
+mod owner;
 mod peers;
 mod place;
 pub mod protocol;

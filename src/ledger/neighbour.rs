@@ -6,16 +6,18 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::{offset_of, size_of};
+use std::time::{Duration, Instant};
 
 use super::account::join;
 use super::beside;
+use super::guard;
 use super::layout::{
-    GPU_TABLE, GPUS, Gpu, Header, Preamble, SLOT_TABLE, SLOTS, Slot, gpu_offset, slot_offset, u32_at, u64_at,
+    GPU_TABLE, GPUS, Gpu, Header, Preamble, SLOT_TABLE, SLOTS, Slot, gpu_offset, u32_at, u64_at,
 };
 use super::place::{check_preamble, check_status};
 use super::protocol::{held, used};
 use crate::sys::file::{File, Identity};
-use crate::sys::{lock, names};
+use crate::sys::names;
 
 /// What a neighbour's living processes have written. Units, where nothing else is said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub(super) fn place_of(file: Identity, slot: usize) -> Place {
 
 /// Names that are looked at in a neighbour's directory.
 const MOST_NAMES: usize = 256;
+/// How long one ledger's owners are asked after; those that are left count as alive.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// Ledgers of one neighbour that are read: one for each root that it has had.
 const MOST_LEDGERS: usize = 64;
 
@@ -118,7 +122,13 @@ fn read_ledger(state: &File, name: &CStr, question: Question) -> io::Result<Opti
     let mut table = vec![0; slots * size_of::<Slot>()];
     let read = file.read_at(&mut table, SLOT_TABLE as u64).unwrap_or(0);
     table.truncate(read);
-    let is_alive = |slot: usize| lock::is_locked(&file, slot_offset(slot) as u64).unwrap_or(true);
+    let since = Instant::now();
+    let is_alive = |slot, owner| {
+        // It may have put locks without number on its file, each of which the kernel looks at.
+        since.elapsed() > PATIENCE
+            || guard::is_alive(&file, slot, owner, |name| state.open_in(name, libc::O_RDONLY, 0))
+                .unwrap_or(true)
+    };
     Ok(Some(parse(&head, &table, question, status.identity, is_alive)))
 }
 
@@ -132,7 +142,7 @@ fn parse(
     table: &[u8],
     question: Question,
     file: Identity,
-    is_alive: impl Fn(usize) -> bool,
+    is_alive: impl Fn(usize, u64) -> bool,
 ) -> (Claim, bool) {
     let number = |bytes: &[u8], at: usize| u64_at(bytes, at).unwrap_or(0);
     let column = (0..GPUS).find(|gpu| {
@@ -151,8 +161,8 @@ fn parse(
         let asking = beside::asking(word_of_askers) != 0;
         claim.begun = claim.begun.wrapping_add(beside::begun(word_of_askers));
         let since = number(table, at + offset_of!(Slot, waiting_since));
-        let taken = u32_at(table, at + offset_of!(Slot, pid)).unwrap_or(0) != 0;
-        if held(word) == 0 && !asking && since == 0 && (alive || !taken) || !is_alive(slot) {
+        let owner = number(table, at + offset_of!(Slot, owner));
+        if held(word) == 0 && !asking && since == 0 && alive || !is_alive(slot, owner) {
             continue;
         }
         alive = true;
@@ -201,10 +211,10 @@ mod tests {
     #[test]
     fn the_living_count_with_what_they_hold() {
         let (head, table) = ledger(&[pack(10, 4), pack(20, 20), pack(5, 5)]);
-        let (claim, alive) = parse(&head, &table, ASKED, FILE, |slot| slot != 1);
+        let (claim, alive) = parse(&head, &table, ASKED, FILE, |slot, _| slot != 1);
         assert!(alive);
         assert_eq!((claim.held, claim.used, claim.reserve), (15, 9, Some(4096)));
-        let (claim, alive) = parse(&head, &table, ASKED, FILE, |_| false);
+        let (claim, alive) = parse(&head, &table, ASKED, FILE, |_, _| false);
         assert!(!alive);
         assert_eq!((claim.held, claim.reserve), (0, Some(4096)));
     }
@@ -213,19 +223,19 @@ mod tests {
     fn another_card_is_another_matter() {
         let (head, table) = ledger(&[pack(10, 4)]);
         let other = Question { uuid: [8; 16], ..ASKED };
-        assert_eq!(parse(&head, &table, other, FILE, |_| true), (Claim::default(), false));
+        assert_eq!(parse(&head, &table, other, FILE, |_, _| true), (Claim::default(), false));
     }
 
     #[test]
     fn of_those_who_ask_the_first_goes_ahead() {
         let (head, mut table) = ledger(&[0, 0, 0]);
         table[2 * size_of::<Slot>() + offset_of!(Slot, asking)] = 1;
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |_| true);
+        let (claim, _) = parse(&head, &table, ASKED, FILE, |_, _| true);
         assert!(claim.asking && !claim.ahead);
         table[offset_of!(Slot, asking)] = 1;
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |_| true);
+        let (claim, _) = parse(&head, &table, ASKED, FILE, |_, _| true);
         assert!(claim.asking && claim.ahead);
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |slot| slot == 1);
+        let (claim, _) = parse(&head, &table, ASKED, FILE, |slot, _| slot == 1);
         assert!(!claim.asking && !claim.ahead);
     }
 
@@ -243,7 +253,7 @@ mod tests {
             let question = Question { uuid: noise[uuid..uuid + 16].try_into().unwrap(), ..ASKED };
             for end in [FILE_SIZE, SLOT_TABLE + 7, 5000, 10, 0] {
                 let (head, table) = noise[..end].split_at(end.min(SLOT_TABLE));
-                let (claim, _) = parse(head, table, question, FILE, |_| true);
+                let (claim, _) = parse(head, table, question, FILE, |_, _| true);
                 assert!(claim.held <= 1000 && claim.used <= 1000);
             }
         }

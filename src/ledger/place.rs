@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::account::fnv;
+use super::guard;
 use super::layout::{FILE_SIZE, Preamble};
 use super::lost::{Fault, SharingLost};
 use crate::config::StatePlace;
@@ -49,7 +50,8 @@ enum Skip {
 /// overlay if there is another place: see [`Mapping`](crate::sys::mapping::Mapping).
 pub(super) fn open(place: &StatePlace) -> Result<Opened, SharingLost> {
     recognise(|status, head| {
-        check_status(status, false).is_ok() && u64::from_ne_bytes(head) == Preamble::OURS.magic
+        (check_status(status, false).is_ok() || status.size == guard::SIZE)
+            && u64::from_ne_bytes(head) == Preamble::OURS.magic
     });
     let candidates = candidates(place);
     let mut reason = None;

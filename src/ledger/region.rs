@@ -2,11 +2,14 @@
 
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 
 use super::account::{Accounts, GpuIndex, claim, join};
+use super::guard::{self, Guard};
 use super::layout::{FILE_SIZE, GPUS, Gpu, Header, LABEL, Preamble, SLOTS, Slot, gpu_offset, slot_offset};
 use super::lost::Fault;
+use super::owner::{self, NOBODY};
 use super::place::{Opened, check_preamble, check_status};
 use super::protocol::{self, Board};
 use crate::sys::file::{File, Identity, Kept, Status};
@@ -16,11 +19,15 @@ use crate::sys::mapping::Mapping;
 
 /// The mapped file, and our slot in it.
 ///
-/// The slot is ours for as long as the lock on its first byte is, and that lock is held by the mapping: nothing a program
-/// does to its descriptors releases it, a forked child does not have it, and it goes with the process.
+/// The slot is ours for as long as our number is in it, and that counts for as long as the lock on the slot's first byte is
+/// there, or that on our guard. The lock is held by the mapping: nothing a program does to its descriptors releases it, a forked
+/// child does not have it, and it goes with the process.
 pub(super) struct Region {
     map: Mapping,
     slot: usize,
+    owner: u64,
+    /// Where strangers' read locks keep us from the locks in the file, our sign of life outside it.
+    guard: OnceLock<Guard>,
     path: CString,
     identity: Identity,
     allocated: bool,
@@ -46,53 +53,104 @@ impl Region {
         let Opened { file, path, identity, allocated } = opened;
         let map = Mapping::shared(&file, FILE_SIZE).map_err(Fault::system("map it out of reach of forks"))?;
         let columns = [const { AtomicU8::new(0) }; GPUS];
-        let mut region = Region { map, slot: SLOTS, path, identity, allocated, keeper: None, columns };
-        region.slot = region.lock_a_slot(&file)?;
+        let (owner, guard) = (NOBODY, OnceLock::new());
+        let mut region =
+            Region { map, slot: SLOTS, owner, guard, path, identity, allocated, keeper: None, columns };
+        region.take_a_slot(&file)?;
         drop(file);
         region.keep_lock()?;
         region.sign();
         Ok(region)
     }
 
-    /// Free slots first. What a dead owner or a vandal left in the others only the lock can tell.
-    fn lock_a_slot(&self, file: &File) -> Result<usize, Fault> {
-        for only_free in [true, false] {
-            for slot in 0..SLOTS {
-                let looks_free = self.slot_at(slot).pid.load(Ordering::Relaxed) == 0;
-                if looks_free == only_free
-                    && lock::try_lock(file, slot_offset(slot) as u64).map_err(Fault::system("lock a slot"))?
-                {
-                    return Ok(slot);
+    /// Takes a slot by the lock on its first byte; behind a guard where a stranger's read lock is on it.
+    fn take_a_slot(&mut self, file: &File) -> Result<(), Fault> {
+        (self.slot, self.owner) = match self.lock_a_slot(file)? {
+            Some(taken) => taken,
+            None => self.take_a_slot_behind_a_guard(file)?,
+        };
+        Ok(())
+    }
+
+    fn lock_a_slot(&self, file: &File) -> Result<Option<(usize, u64)>, Fault> {
+        let mine = guard::fresh_number(false);
+        for slot in in_order(self) {
+            let at = slot_offset(slot) as u64;
+            if lock::try_lock(file, at).map_err(Fault::system("lock a slot"))? {
+                if self.take_over(file, slot, mine).is_some() {
+                    return Ok(Some((slot, mine)));
                 }
+                lock::unlock(file, at).map_err(Fault::system("unlock a slot"))?;
+            } else if self.looks_free(slot)
+                && !lock::is_locked(file, at).map_err(Fault::system("ask for locks"))?
+            {
+                break;
             }
         }
-        Err(Fault::NoSlot)
+        Ok(None)
+    }
+
+    #[cold]
+    fn take_a_slot_behind_a_guard(&self, file: &File) -> Result<(usize, u64), Fault> {
+        let mine = self.guard()?.owner();
+        let slot = in_order(self).find(|slot| self.take_over(file, *slot, mine).is_some());
+        Ok((slot.ok_or(Fault::NoSlot)?, mine))
+    }
+
+    fn looks_free(&self, slot: usize) -> bool {
+        self.slot_at(slot).owner.load(Ordering::Relaxed) == NOBODY
+    }
+
+    /// Makes a dead owner's slot `mine`; who had it before.
+    pub fn take_over(&self, file: &File, slot: usize, mine: u64) -> Option<u64> {
+        let is_alive = |owner| self.is_alive(file, slot, owner);
+        owner::take_over(&self.slot_at(slot).owner, mine, is_alive)
+    }
+
+    /// Whether the owner of a slot is. What cannot be asked is taken to be alive.
+    pub fn is_alive(&self, file: &File, slot: usize, owner: u64) -> bool {
+        let open = |name: &CStr| File::open(&guard::beside(&self.path, name), libc::O_RDONLY);
+        guard::is_alive(file, slot, owner, open).unwrap_or(true)
+    }
+
+    /// Our sign of life outside the file, made if need be.
+    #[cold]
+    pub fn guard(&self) -> Result<&Guard, Fault> {
+        if let Some(guard) = self.guard.get() {
+            return Ok(guard);
+        }
+        // Another thread may have made one meanwhile: then this one goes at once.
+        let _ = self.guard.set(Guard::make(&self.path)?);
+        self.guard.get().ok_or(Fault::Moving)
     }
 
     /// Sees that the lock is still there with the descriptor closed; keeps one where it is not (overlay).
     fn keep_lock(&mut self) -> Result<(), Fault> {
-        let at = slot_offset(self.slot) as u64;
         let file = self.reopen().ok_or(Fault::Moving)?;
-        if lock::is_locked(&file, at).map_err(Fault::system("ask for locks"))? {
+        if self.is_alive(&file, self.slot, self.owner) {
             return Ok(());
         }
-        self.slot = self.lock_a_slot(&file)?;
+        owner::leave(&self.own().owner, self.owner);
+        self.take_a_slot(&file)?;
         self.keeper = Some(Kept::new(file).map_err(Fault::system("keep it open"))?);
         Ok(())
     }
 
     /// Clears what the slot's last owner left, and writes who has it now.
     fn sign(&self) {
+        wipe(self.own());
+        self.write_who_we_are();
+        self.header().high_water.fetch_max(self.slot as u32 + 1, Ordering::AcqRel);
+    }
+
+    fn write_who_we_are(&self) {
         let me = Me::look();
         let slot = self.own();
-        wipe(slot);
-        slot.generation.fetch_add(1, Ordering::Relaxed);
         slot.uid.store(me.uid, Ordering::Relaxed);
         slot.start.store(me.start, Ordering::Relaxed);
         slot.pid_namespace.store(me.pid_namespace, Ordering::Relaxed);
         store_bytes(&slot.comm, &me.comm);
         slot.pid.store(me.pid, Ordering::Release);
-        self.header().high_water.fetch_max(self.slot as u32 + 1, Ordering::AcqRel);
     }
 
     /// Writes the container's name into the head.
@@ -143,20 +201,36 @@ impl Region {
         };
         match found() {
             Err(fault) => Check::Broken(fault),
-            Ok(()) if self.is_kept_lost() => Check::Gone,
+            Ok(()) if !self.keeps_its_slot() => Check::Gone,
             Ok(()) => Check::Sound,
         }
     }
 
-    /// Whether somebody else could have our slot.
-    pub fn is_kept_lost(&self) -> bool {
-        self.keeper.is_some() && !self.is_kept()
+    /// Sees that nobody else could have our slot: that our number is in it, and the sign that we live is there.
+    pub fn keeps_its_slot(&self) -> bool {
+        (self.own().owner.load(Ordering::Relaxed) == self.owner || self.sign_again())
+            && (!owner::is_guarded(self.owner) || self.guard.get().is_some_and(Guard::is_held))
+            && (self.keeper.is_none() || self.is_kept())
+    }
+
+    /// Puts our number back where it has been overwritten, unless by somebody who lives.
+    #[cold]
+    fn sign_again(&self) -> bool {
+        let Some(file) = self.reopen() else { return false };
+        let mine = self.owner;
+        // The lock on the slot is ours.
+        let no_other = |owner| !owner::is_guarded(mine) && !owner::is_guarded(owner);
+        let is_alive = |owner| !no_other(owner) && self.is_alive(&file, self.slot, owner);
+        let back = owner::take_over(&self.own().owner, mine, is_alive).is_some();
+        if back {
+            self.write_who_we_are();
+        }
+        back
     }
 
     /// Whether the descriptor that keeps our lock has survived the program.
     fn is_kept(&self) -> bool {
-        let at = slot_offset(self.slot) as u64;
-        self.reopen().is_none_or(|file| lock::is_locked(&file, at).unwrap_or(true))
+        self.reopen().is_none_or(|file| self.is_alive(&file, self.slot, self.owner))
     }
 
     fn preamble(&self) -> Preamble {
@@ -176,6 +250,9 @@ impl Region {
         self.map.detach();
         if let Some(keeper) = &self.keeper {
             keeper.close();
+        }
+        if let Some(guard) = self.guard.get() {
+            guard.abandon();
         }
     }
 
@@ -260,11 +337,19 @@ impl Drop for Region {
         // Nothing of ours is left for others to sweep.
         if self.slot < SLOTS && matches!(self.check(&Accounts::new()), Check::Sound) {
             wipe(self.own());
+            owner::leave(&self.own().owner, self.owner);
         }
     }
 }
 
-/// Frees a slot whose lock the caller has: nothing used, nobody's.
+/// All slots: the free ones first, then those of which somebody has to say whether their owners are dead.
+fn in_order(region: &Region) -> impl Iterator<Item = usize> + use<'_> {
+    [true, false]
+        .into_iter()
+        .flat_map(move |free| (0..SLOTS).filter(move |slot| region.looks_free(*slot) == free))
+}
+
+/// Clears a slot that the caller has: nothing used, no process.
 pub(super) fn wipe(slot: &Slot) {
     slot.pid.store(0, Ordering::Release);
     slot.in_flight.store(0, Ordering::Release);

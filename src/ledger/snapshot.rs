@@ -1,6 +1,6 @@
 //! A look at a ledger from outside, for `status`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::path::Path;
 use core::mem::{offset_of, size_of};
 
 use super::account::join;
+use super::guard;
 use super::layout::{
     COMM, FILE_SIZE, GPUS, Gpu, Header, LABEL, LIMIT_KNOWN, Preamble, SLOTS, Slot, gpu_offset, slot_offset,
     u32_at, u64_at,
@@ -16,7 +17,6 @@ use super::lost::{Fault, SharingLost};
 use super::place::{check_preamble, check_status};
 use super::protocol::{UNIT, granted, held, used};
 use crate::sys::file::File;
-use crate::sys::lock;
 
 /// A ledger at one moment. All of it was written by processes that need not be honest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +91,11 @@ fn read(path: &CString) -> Result<Snapshot, Fault> {
         return Err(Fault::Size { found: read as u64, expected: FILE_SIZE as u64 });
     }
     check_preamble(Preamble::parse(&bytes))?;
-    Ok(parse(&bytes, |slot| lock::is_locked(&file, slot_offset(slot) as u64)))
+    let open = |name: &CStr| File::open(&guard::beside(path, name), libc::O_RDONLY);
+    Ok(parse(&bytes, |slot, owner| guard::is_alive(&file, slot, owner, open)))
 }
 
-fn parse(bytes: &[u8], is_locked: impl Fn(usize) -> io::Result<bool>) -> Snapshot {
+fn parse(bytes: &[u8], is_alive: impl Fn(usize, u64) -> io::Result<bool>) -> Snapshot {
     let columns: Vec<usize> =
         (0..GPUS).filter(|gpu| u64_at(bytes, gpu_offset(*gpu) + offset_of!(Gpu, key)) != Some(0)).collect();
     let mut gpus: Vec<GpuState> = columns.iter().map(|gpu| gpu_state(bytes, gpu_offset(*gpu))).collect();
@@ -117,7 +118,7 @@ fn parse(bytes: &[u8], is_locked: impl Fn(usize) -> io::Result<bool>) -> Snapsho
         if pid == 0 && words.iter().all(|word| *word == 0) {
             continue;
         }
-        let alive = is_locked(slot).unwrap_or(false);
+        let alive = is_alive(slot, number(bytes, at + offset_of!(Slot, owner))).unwrap_or(false);
         if alive {
             for ((gpu, word), lazy) in gpus.iter_mut().zip(&words).zip(&lazy) {
                 gpu.lazy = gpu.lazy.saturating_add(*lazy);
@@ -183,17 +184,17 @@ mod tests {
         })
         .take(FILE_SIZE)
         .collect();
-        let snapshot = parse(&noise, |slot| Ok(slot % 2 == 0));
+        let snapshot = parse(&noise, |slot, _| Ok(slot % 2 == 0));
         assert_eq!(snapshot.gpus.len(), GPUS);
         assert_eq!(snapshot.processes.len(), SLOTS);
-        let ones = parse(&vec![0xFF; FILE_SIZE], |_| Ok(true));
+        let ones = parse(&vec![0xFF; FILE_SIZE], |_, _| Ok(true));
         assert!(ones.gpus.iter().all(|gpu| gpu.used == SLOTS as u64 * u64::from(u32::MAX) * UNIT));
         assert!(ones.processes.iter().all(|process| !process.comm.chars().any(char::is_control)));
     }
 
     #[test]
     fn too_few_bytes_are_read_as_nothing() {
-        let snapshot = parse(&[1; 100], |_| Ok(true));
+        let snapshot = parse(&[1; 100], |_, _| Ok(true));
         assert!(snapshot.processes.is_empty());
     }
 }

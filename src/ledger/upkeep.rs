@@ -165,7 +165,7 @@ impl Ledger {
             return self.leave(region, Fault::Moving);
         }
         match self.join() {
-            Ok(next) if next.identity() == region.identity() && !region.is_kept_lost() => {}
+            Ok(next) if next.identity() == region.identity() && region.keeps_its_slot() => {}
             Ok(next) => self.adopt(next),
             Err(why) => self.lose(why),
         }

@@ -9,12 +9,21 @@ use super::file::File;
 
 /// Takes the write lock on one byte of a file opened for writing; false where somebody has it.
 pub fn try_lock(file: &File, at: u64) -> io::Result<bool> {
-    let mut lock = one_byte(libc::F_WRLCK, at);
+    set(file, one_byte(libc::F_WRLCK, at))
+}
+
+fn set(file: &File, mut lock: libc::flock) -> io::Result<bool> {
     match command(file, libc::F_OFD_SETLK, &mut lock) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Takes the write lock on all bytes that a file has or could have; false where somebody has a lock on any.
+pub fn try_lock_all(file: &File) -> io::Result<bool> {
+    // No length is to the end, wherever that is.
+    set(file, libc::flock { l_len: 0, ..one_byte(libc::F_WRLCK, 0) })
 }
 
 /// Releases the lock on one byte, also for a child that has inherited the description.

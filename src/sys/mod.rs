@@ -14,6 +14,7 @@ pub(crate) mod object;
 pub(crate) mod output;
 mod privilege;
 pub mod probe;
+pub(crate) mod random;
 mod signals;
 
 pub use privilege::runs_with_raised_privilege;

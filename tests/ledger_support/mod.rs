@@ -1,6 +1,8 @@
 //! What the ledger's tests share: worker processes (the test program started again), and memory to meet them in.
 #![allow(dead_code)] // each test uses a part of it
 
+pub mod stranger;
+
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cuquota::ledger::layout::{FILE_SIZE, SLOT_TABLE, SLOTS, Slot};
+use cuquota::ledger::layout::{FILE_SIZE, SLOT_TABLE, Slot, slot_offset};
 
 use crate::common::{GIB, MIB};
+use crate::ledger_support::stranger::{self, Stranger};
 use crate::needs_the_simulator;
 use crate::node::{Container, Layout, Node, Program, overwrite};
 
@@ -114,9 +115,11 @@ fn lies_of_a_living_neighbour_cost_what_it_may_hold_and_no_time() {
     std::thread::scope(|scope| {
         // All ones: words, threads that ask and never look, a request that has waited since the beginning.
         scope.spawn(|| {
-            let ones = vec![0xFF; 64 * size_of::<Slot>()];
+            // Not over who has the slot: that one lives.
+            let from = std::mem::offset_of!(Slot, comm);
+            let ones = vec![0xFF; size_of::<Slot>() - from];
             while !stop.load(Ordering::Relaxed) {
-                overwrite(&ledger, SLOT_TABLE as u64, &ones);
+                (0..64).for_each(|slot| overwrite(&ledger, (slot_offset(slot) + from) as u64, &ones));
                 std::thread::sleep(Duration::from_micros(50));
             }
         });
@@ -163,42 +166,38 @@ fn a_neighbour_that_hides_what_it_holds_is_found_out_by_the_card() {
 }
 
 #[test]
-fn read_locks_of_a_neighbour_hold_nobody_up() {
+fn read_locks_of_a_neighbour_hold_nobody_up_and_let_no_dead_seem_alive() {
     if needs_the_simulator() {
         return;
     }
-    let place = Neighbourhood::new();
-    let (mut victim, mut other) = (place.victim.start(), place.other.start());
-    let file = fs::File::open(place.victim.ledger()).expect("readable");
-    lock_for_reading(&file);
-    assert_eq!(most(&mut victim), 16 * GIB - 5 * GIB - 512 * MIB);
-    assert_eq!(most(&mut other), 16 * GIB - 6 * GIB - 512 * MIB);
-    // At the container's own limit, too.
-    place.victim.write_quota("limit = \"4GiB\"\nreserve = \"4GiB\"\n");
-    std::thread::sleep(Duration::from_millis(600));
-    assert!(victim.take(4 * GIB - CONTEXT));
-    let since = Instant::now();
-    assert!(!victim.take(2 * MIB));
-    assert!(since.elapsed() < Duration::from_millis(300), "{:?}", since.elapsed());
-}
-
-/// Takes a read lock on all of a file, which is all that a neighbour with a read-only mount can do to it.
-fn lock_for_reading(file: &fs::File) {
-    use std::os::fd::AsRawFd;
-    // SAFETY: all zeros is a valid `flock`: from the beginning to the end.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_RDLCK as i16;
-    for (start, length) in [(0, 64), (64, SLOT_TABLE as i64 - 64)] {
-        (lock.l_start, lock.l_len) = (start, length);
-        // SAFETY: the descriptor is open and `lock` outlives the call.
-        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) }, 0);
-    }
-    // The living have their slots locked against it; the free ones can be had.
-    for slot in 0..SLOTS {
-        lock.l_start = (SLOT_TABLE + slot * size_of::<Slot>()) as i64;
-        lock.l_len = 1;
-        // SAFETY: as above.
-        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+    for role in [stranger::LOCKS_ALL, stranger::LOCKS_PIECES] {
+        let place = Neighbourhood::new();
+        let mut other = place.other.start();
+        // One that runs already, and one that is started when all is locked.
+        let mut victim = place.victim.start();
+        let _strangers = [&place.victim, &place.other].map(|of| Stranger::start(role, &of.state()));
+        let mut sibling = place.victim.start();
+        assert_eq!(most(&mut victim), 11 * GIB - 2 * CONTEXT, "{role}");
+        // They share one budget, which the others see as one. Pieces are of 512 MiB.
+        assert!(sibling.take(4 * GIB), "{role}");
+        assert_eq!(most(&mut victim), 7 * GIB - 2 * CONTEXT, "{role}");
+        assert_eq!(most(&mut other), 10 * GIB - 4 * CONTEXT, "{role}");
+        sibling.kill();
+        let since = Instant::now();
+        while most(&mut other) != 16 * GIB - 6 * GIB - 512 * MIB {
+            assert!(since.elapsed() < Duration::from_secs(1), "{role}: the dead holds on");
+        }
+        // At the container's own limit, too.
+        place.victim.write_quota("limit = \"4GiB\"\nreserve = \"4GiB\"\n");
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(victim.take(4 * GIB - CONTEXT), "{role}");
+        let since = Instant::now();
+        assert!(!victim.take(2 * MIB), "{role}");
+        assert!(since.elapsed() < Duration::from_millis(300), "{role}: {:?}", since.elapsed());
+        victim.give_back();
+        // All of it again with two that were both started under locks.
+        let mut again = place.victim.start();
+        assert!(again.take(4 * GIB - 2 * CONTEXT) && !victim.take(2 * MIB), "{role}");
     }
 }
 
