@@ -3,6 +3,8 @@
 //! Bytes are taken from the container's budget before the driver is asked, so that two requests can never be
 //! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.
 
+use std::time::{Duration, Instant};
+
 use crate::abi::{CUdevice, Code, cuda};
 use crate::ledger::{Denial, GpuIndex, Want};
 use crate::log::{self, Level};
@@ -19,9 +21,22 @@ pub struct Charge<'process> {
     process: &'process Process,
     gpu: &'static Gpu,
     bytes: u64,
+    /// How long the request has waited for this.
+    waited: Duration,
 }
 
 impl Charge<'_> {
+    /// Asks the driver. Where it has no memory for what is admitted, since a neighbour's is still on its way back, it is asked
+    /// again for as long as the quota file lets a request wait.
+    #[inline]
+    pub fn ask(&self, mut ask: impl FnMut() -> Code) -> Code {
+        let code = ask();
+        if code == cuda::OUT_OF_MEMORY && self.process.ledger().has_peers() {
+            return self.process.ask_later(self.gpu, self.bytes, self.waited, &mut ask);
+        }
+        code
+    }
+
     /// The bytes reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -91,13 +106,14 @@ pub fn reserve_with<'process>(
     for round in 0.. {
         let want = Want { bytes: policy::blocks(bytes), at_least: bytes };
         let Err(denial) = process.admit(gpu, index, want) else {
-            return Ok(Charge { process, gpu, bytes: want.bytes });
+            return Ok(Charge { process, gpu, bytes: want.bytes, waited: Duration::ZERO });
         };
         match relieve(round) {
             Some(less) => bytes = less,
             None => {
+                let since = Instant::now();
                 return match process.admit_later(gpu, index, want, denial) {
-                    Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes }),
+                    Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes, waited: since.elapsed() }),
                     Err(denial) => refuse(process, gpu, index, bytes, denial),
                 };
             }
@@ -125,10 +141,11 @@ pub fn reserve_context(
     process.tend();
     let bytes = process.ledger().context_cost(index).unwrap_or(policy::TYPICAL_CONTEXT);
     let want = Want::exactly(bytes);
+    let since = Instant::now();
     let admitted =
         process.admit(gpu, index, want).or_else(|denial| process.admit_later(gpu, index, want, denial));
     match admitted {
-        Ok(()) => Ok(Some(Charge { process, gpu, bytes })),
+        Ok(()) => Ok(Some(Charge { process, gpu, bytes, waited: since.elapsed() })),
         Err(Denial::Limit(_)) => Ok(None),
         Err(denial) => refuse(process, gpu, index, bytes, denial).map(Some),
     }

@@ -47,7 +47,7 @@ unsafe fn granted(
     call: &Call,
     shape: Option<Shape>,
     array: *mut *mut c_void,
-    ask: impl FnOnce() -> Code,
+    mut ask: impl FnMut() -> Code,
 ) -> Code {
     let bytes = shape.filter(|_| !array.is_null()).and_then(|shape| shape.bytes());
     let (Some(bytes), Some(place)) = (bytes, call.place()) else { return ask() };
@@ -55,7 +55,7 @@ unsafe fn granted(
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let code = ask();
+    let code = charge.ask(ask);
     if code == SUCCESS {
         // SAFETY: the driver has just written it.
         let stale = call.process.arrays.insert(unsafe { *array } as usize, charge.bytes(), place);

@@ -35,7 +35,7 @@ unsafe fn made(
     created: bool,
     context: *mut CUcontext,
     device: CUdevice,
-    ask: impl FnOnce() -> Code,
+    mut ask: impl FnMut() -> Code,
 ) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
@@ -44,7 +44,10 @@ unsafe fn made(
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let code = call.uncharged(ask);
+    let code = match &charge {
+        Some(charge) => charge.ask(|| call.uncharged(&mut ask)),
+        None => call.uncharged(ask),
+    };
     // Charged below for what it is, which can only be seen while nothing else is charged for it.
     drop(charge);
     if code == SUCCESS && !context.is_null() {

@@ -12,7 +12,7 @@ fn made(
     exec: *mut CUgraphExec,
     graph: CUgraph,
     uploads: bool,
-    ask: impl FnOnce() -> Code,
+    mut ask: impl FnMut() -> Code,
 ) -> Code {
     let process = call.process;
     let plan =
@@ -100,7 +100,13 @@ pub(super) unsafe fn upload_ptsz(call: &Call, next: Launch, exec: CUgraphExec, s
 }
 
 #[inline]
-fn given(call: &Call, exec: CUgraphExec, stream: CUstream, runs: bool, ask: impl FnOnce() -> Code) -> Code {
+fn given(
+    call: &Call,
+    exec: CUgraphExec,
+    stream: CUstream,
+    runs: bool,
+    mut ask: impl FnMut() -> Code,
+) -> Code {
     match call.process.graphs.plan_of(exec as usize) {
         // Into a capture, it becomes a part of another graph.
         Some(plan) if !is_captured(call, stream) => {
@@ -115,7 +121,7 @@ fn given(call: &Call, exec: CUgraphExec, stream: CUstream, runs: bool, ask: impl
 }
 
 /// Reserves what a graph may take, asks the driver, and charges what the graphs' memory then is.
-fn with_memory(call: &Call, plan: &Plan, ask: impl FnOnce() -> Code) -> Code {
+fn with_memory(call: &Call, plan: &Plan, mut ask: impl FnMut() -> Code) -> Code {
     let process = call.process;
     let mut charges: Vec<Charge> = Vec::with_capacity(plan.needs.len());
     for need in &plan.needs {
@@ -135,7 +141,10 @@ fn with_memory(call: &Call, plan: &Plan, ask: impl FnOnce() -> Code) -> Code {
             Err(code) => return code,
         }
     }
-    let code = ask();
+    let code = match charges.first() {
+        Some(charge) => charge.ask(ask),
+        None => ask(),
+    };
     for (need, charge) in plan.needs.iter().zip(charges) {
         let Some(pool) = process.pools.of_graphs(call.driver, need.device, need.gpu) else { continue };
         // Also where the driver refused: it may have taken a part of it. Where it does not say, all of it stays charged

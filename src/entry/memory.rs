@@ -149,7 +149,7 @@ impl Answer {
 fn granted(
     call: &Call,
     bytes: Option<u64>,
-    ask: impl FnOnce(Option<&Place>) -> Answer,
+    mut ask: impl FnMut(Option<&Place>) -> Answer,
     given: impl FnOnce() -> (u64, u64),
 ) -> Code {
     let (Some(bytes), Some(place)) = (bytes.filter(|bytes| *bytes > 0), call.place()) else {
@@ -159,7 +159,12 @@ fn granted(
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let Answer { code, estimated } = ask(Some(&place));
+    let mut estimated = false;
+    let code = charge.ask(|| {
+        let answer = ask(Some(&place));
+        estimated = answer.estimated;
+        answer.code
+    });
     if code == SUCCESS {
         let (address, bytes) = given();
         let record = Record { bytes, owner: Owner::Context(place.context), estimated };

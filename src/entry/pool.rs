@@ -71,7 +71,7 @@ pub(super) unsafe fn alloc_from_pool_async_ptsz(
 /// `ask` makes the request with these outputs and this stream.
 unsafe fn pooled(
     call: &Call,
-    ask: impl FnOnce() -> Code,
+    mut ask: impl FnMut() -> Code,
     address: *mut CUdeviceptr,
     bytes: u64,
     pool: Option<CUmemoryPool>,
@@ -94,7 +94,7 @@ unsafe fn pooled(
     };
     // SAFETY: not NULL; the driver would write it.
     let before = unsafe { *address };
-    let code = ask();
+    let code = charge.ask(ask);
     if code != SUCCESS {
         return code;
     }

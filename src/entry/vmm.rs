@@ -26,7 +26,7 @@ pub(super) unsafe fn create(
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let code = ask();
+    let code = charge.ask(ask);
     if code == SUCCESS {
         // SAFETY: the driver has just written it.
         call.process.physical.created(unsafe { *handle }, gpu, charge.bytes());

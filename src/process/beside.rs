@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use crate::abi::{Code, cuda};
 use crate::config::Quota;
 use crate::ledger::{Card, Denial, GpuIndex, Part, Want};
 use crate::sys::clock;
@@ -14,6 +15,8 @@ use super::gpus::Gpu;
 const FIRST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 const OUT_OF_COURTESY: Duration = Duration::from_millis(60);
+/// How often the driver is asked again although the card has the memory.
+const MOST_IN_VAIN: u32 = 3;
 
 impl Process {
     /// Charges a request, if container and neighbours leave room for it.
@@ -57,6 +60,35 @@ impl Process {
         }
         self.ledger().waited(since);
         Err(denial)
+    }
+
+    /// Asks the driver again for what is admitted and what it has just refused for want of memory: until a neighbour's that the
+    /// neighbour does not count any more is back on the card, but no longer than a request may wait that has `waited` already.
+    #[cold]
+    pub fn ask_later(&self, gpu: &Gpu, bytes: u64, waited: Duration, ask: &mut dyn FnMut() -> Code) -> Code {
+        let patience = self.budget.wait().saturating_sub(waited);
+        let (started, since) = (Instant::now(), clock::coarse_millis().max(1));
+        let (mut nap, mut in_vain) = (FIRST_NAP, 0);
+        let mut code = cuda::OUT_OF_MEMORY;
+        while code == cuda::OUT_OF_MEMORY && in_vain < MOST_IN_VAIN {
+            let left = patience.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            self.ledger().wait_since(since);
+            clock::nap(nap.min(left));
+            nap = (nap * 3 / 2).min(LONGEST_NAP);
+            self.tend();
+            match self.contexts.physical_free(gpu) {
+                Some(free) if free < bytes => continue,
+                // It is there: whatever is in the way does not go by waiting.
+                Some(_) => in_vain += 1,
+                None => {}
+            }
+            code = ask();
+        }
+        self.ledger().waited(since);
+        code
     }
 
     /// What of a card the neighbours leave to this container, where `free` bytes are free; all of it without neighbours.

@@ -57,6 +57,14 @@ impl Node {
         container
     }
 
+    /// A program with a context that is in no container, and that nobody knows of.
+    #[track_caller]
+    pub fn outsider(&self) -> Program {
+        let run =
+            self.machine.env().into_iter().fold(Client::run(), |run, (name, value)| run.env(name, value));
+        Program::start(run).expect("room for a context")
+    }
+
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).expect("a directory").flatten();
         entries.map(|entry| entry.file_name().into_string().expect("a name")).collect()
@@ -112,13 +120,7 @@ impl Container {
     /// A program that has a context, unless that is refused.
     #[track_caller]
     pub fn try_start(&self) -> Option<Program> {
-        let mut child = self.within(Client::run()).spawn();
-        let answers = BufReader::new(child.stdout.take().expect("piped"));
-        let mut program = Program { child, answers };
-        let answer = program.ask("start");
-        let granted = answer == serde_json::json!({});
-        assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
-        granted.then_some(program)
+        Program::start(self.within(Client::run()))
     }
 }
 
@@ -129,6 +131,18 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts it with a context, unless that is refused.
+    #[track_caller]
+    pub fn start(run: Run) -> Option<Program> {
+        let mut child = run.spawn();
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        let mut program = Program { child, answers };
+        let answer = program.ask("start");
+        let granted = answer == serde_json::json!({});
+        assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
+        granted.then_some(program)
+    }
+
     fn say(&mut self, question: &str) {
         writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a program that listens");
     }

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::client::Client;
 use crate::common::{GIB, MIB};
 use crate::needs_the_simulator;
-use crate::node::{Layout, Node};
+use crate::node::{Layout, Node, Program};
 
 const NODE: &str = "16GiB,context=256MiB";
 
@@ -66,6 +67,55 @@ fn a_killed_neighbour_lets_a_waiting_request_through_within_a_second() {
     in_a.kill();
     let since = Instant::now();
     assert!(in_b.was_granted());
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_request_also_waits_for_the_card_where_the_driver_has_not_got_yet_what_is_reserved() {
+    if needs_the_simulator() {
+        return;
+    }
+    let node = Node::new(NODE, Layout::Mounted);
+    let _a = node.container("a", &waiting("1GiB", "0s"));
+    let b = node.container("b", &waiting("6GiB", "20s"));
+    let mut in_b = b.start();
+    // Memory that no ledger shows, as that of a neighbour is which the driver is still taking back.
+    let mut late = node.outsider();
+    assert!(late.take(14 * GIB));
+    let since = Instant::now();
+    in_b.begin_take(4 * GIB);
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(!in_b.is_answered());
+    late.give_back();
+    assert!(in_b.was_granted());
+    let waited = since.elapsed();
+    assert!((Duration::from_millis(400)..Duration::from_secs(10)).contains(&waited), "{waited:?}");
+    assert_eq!(in_b.give_back(), 4 * GIB);
+    // No longer than the quota says, and not at all where it says so.
+    assert!(late.take(14 * GIB));
+    for (wait, at_least, at_most) in [("500ms", 500, 5000), ("0s", 0, 400)] {
+        b.write_quota(&waiting("6GiB", wait));
+        std::thread::sleep(Duration::from_millis(1100));
+        let since = Instant::now();
+        assert!(!in_b.take(4 * GIB), "{wait}");
+        let waited = since.elapsed();
+        let expected = Duration::from_millis(at_least)..Duration::from_millis(at_most);
+        assert!(expected.contains(&waited), "{wait}: {waited:?}");
+    }
+}
+
+#[test]
+fn a_request_that_the_driver_refuses_although_the_card_has_the_memory_does_not_wait() {
+    if needs_the_simulator() {
+        return;
+    }
+    let node = Node::new(NODE, Layout::Mounted);
+    let _a = node.container("a", &waiting("1GiB", "0s"));
+    let b = node.container("b", &waiting("6GiB", "20s"));
+    let fails = b.within(Client::run()).env("SIMGPU_FAIL", "cuMemAlloc_v2:2:1000");
+    let mut in_b = Program::start(fails).expect("room for a context");
+    let since = Instant::now();
+    assert!(!in_b.take(4 * GIB));
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
 }
 
