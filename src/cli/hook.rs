@@ -5,6 +5,7 @@ mod bundle;
 mod image;
 mod place;
 mod rootfs;
+pub mod stale;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use clap::{Args, Subcommand};
 use cuquota::config::{Quota, Source};
 
 use super::failure::{Context, Failure};
-use super::library;
+use super::{library, out};
 pub use annotations::Given;
 use bundle::Bundle;
 pub use place::NODE;
@@ -60,6 +61,7 @@ Exit codes: 0; 125 if the container must not start, with the reason on standard 
 enum Stage {
     CreateContainer(CreateContainer),
     Poststop(Poststop),
+    Prune(Prune),
 }
 
 /// Give the container its quota file, its state, the library, and a view of its neighbours
@@ -85,6 +87,16 @@ struct Poststop {
     node: Node,
 }
 
+/// Remove what was made for containers that are surely dead, and name them
+///
+/// A runtime that is killed does not call the hook at poststop. Every container that is started or stopped later does
+/// this first, so nobody has to. Reads nothing from standard input.
+#[derive(Args)]
+struct Prune {
+    #[command(flatten)]
+    node: Node,
+}
+
 #[derive(Args)]
 struct Node {
     /// Where this machine keeps the quota and the state of each container
@@ -94,10 +106,17 @@ struct Node {
 
 impl Hook {
     pub fn execute(self) -> Result<ExitCode, Failure> {
-        let bundle = Bundle::from_state(std::io::stdin().lock())?;
+        let bundle = || Bundle::from_state(std::io::stdin().lock());
         match self.stage {
-            Stage::CreateContainer(create) => create.execute(&bundle)?,
-            Stage::Poststop(stop) => Place::of(&stop.node.node, &bundle.id)?.remove()?,
+            Stage::CreateContainer(create) => create.execute(&bundle()?)?,
+            Stage::Poststop(stop) => {
+                Place::of(&stop.node.node, &bundle()?.id)?.remove()?;
+                stale::remove(&stop.node.node);
+            }
+            Stage::Prune(prune) => {
+                let removed = stale::remove(&prune.node.node);
+                out::print(&removed.iter().map(|id| format!("{id}\n")).collect::<String>())?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -120,6 +139,8 @@ impl CreateContainer {
             };
         }
         place.remove()?;
+        // What the dead were promised is not to stand in its way.
+        stale::remove(&self.node.node);
         place.make()?;
         match quota {
             Some(text) => {

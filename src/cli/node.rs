@@ -1,5 +1,6 @@
 //! The containers of a whole machine, for `status --node`: what each was promised, and the sums that a scheduler needs.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cuquota::config::{Limit, Quota};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::cards::{self, Card};
 use super::failure::{Context, Failure};
+use super::hook::stale;
 use super::status::ledgers_in;
 use super::units::{human, table};
 
@@ -18,6 +20,10 @@ struct Member {
     /// Why its state cannot be read, if so.
     unreadable: Option<String>,
     ledgers: Vec<Snapshot>,
+    /// It has ended and its runtime has not said so.
+    is_dead: bool,
+    /// What its state takes in memory or on the disk.
+    state_bytes: u64,
 }
 
 /// All containers below one directory, and the machine's GPUs.
@@ -39,15 +45,16 @@ struct Sum<'a> {
 impl Node {
     /// Looks at every container that the hook has put below `directory`.
     pub fn look(directory: &Path) -> Result<Self, Failure> {
-        let listed = directory
+        directory
             .read_dir()
             .context(format_args!("list {}", directory.display()), "name the hook's directory: --node DIR")?;
-        let mut members: Vec<Member> = listed
-            .flatten()
-            .filter(|entry| entry.path().is_dir())
-            .map(|entry| Member::look(entry.file_name().to_string_lossy().into_owned(), &entry.path()))
-            .collect();
-        members.sort_by(|a, b| a.id.cmp(&b.id));
+        let dead = stale::find(directory);
+        let members = stale::ids(directory).into_iter().map(|id| {
+            let is_dead = dead.contains(&id);
+            let path = directory.join(&id);
+            Member::look(id, is_dead, &path)
+        });
+        let members = members.collect();
         let (cards, no_cards) = match cards::list(&Vec::new())? {
             Ok(cards) => (cards, None),
             Err(why) => (Vec::new(), Some(why.to_string())),
@@ -109,13 +116,51 @@ impl Node {
             if let Some(wrong) = wrong {
                 text += &format!("container {}: {wrong}\n", member.id);
             }
+            if member.is_dead {
+                text += &format!(
+                    "container {} has ended without its runtime saying so, and is still counted: `cuquota hook prune`\n",
+                    member.id
+                );
+            }
+            if member.state_bytes > MUCH_STATE {
+                text += &format!(
+                    "container {} has put {} into its state, where {} would do: it may mean to fill the disk\n",
+                    member.id,
+                    human(member.state_bytes),
+                    human(MUCH_STATE)
+                );
+            }
         }
         text
     }
 }
 
+/// More state than a container of many programs has.
+const MUCH_STATE: u64 = 16 << 20;
+/// Files that are looked at in a container's state.
+const MOST_FILES: usize = 10_000;
+
+/// What the files in a directory and below it take; some of it where there are very many.
+fn bytes_in(directory: &Path, most: usize) -> u64 {
+    let (mut sum, mut left) = (0, most);
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in directory.read_dir().into_iter().flatten().flatten() {
+            let Some(still) = left.checked_sub(1) else { return sum };
+            left = still;
+            // Of the entry itself: a link is not followed.
+            let Ok(found) = entry.metadata() else { continue };
+            sum += found.blocks() * 512;
+            if found.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    sum
+}
+
 impl Member {
-    fn look(id: String, directory: &Path) -> Self {
+    fn look(id: String, is_dead: bool, directory: &Path) -> Self {
         let quota = Quota::load(&directory.join("etc/quota.toml")).map_err(|error| error.to_string());
         let (mut ledgers, mut unreadable) = (Vec::new(), None);
         for path in ledgers_in(&directory.join("state")) {
@@ -124,7 +169,8 @@ impl Member {
                 Err(why) => unreadable = Some(why.to_string()),
             }
         }
-        Member { id, quota, unreadable, ledgers }
+        let state_bytes = bytes_in(&directory.join("state"), MOST_FILES);
+        Member { id, quota, unreadable, ledgers, is_dead, state_bytes }
     }
 
     fn reserved(&self, card: &Card) -> u64 {
@@ -161,6 +207,8 @@ impl Member {
             "id": self.id,
             "name": self.quota.as_ref().ok().and_then(|quota| quota.name.clone()),
             "gpus": gpus,
+            "stale": self.is_dead,
+            "state_bytes": self.state_bytes,
             "error": self.quota.as_ref().err().or(self.unreadable.as_ref()),
         })
     }

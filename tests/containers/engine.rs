@@ -44,6 +44,8 @@ pub struct Want {
     pub rootfs: Option<PathBuf>,
     /// Another image than the base, for podman and docker.
     pub image: Option<String>,
+    /// Nobody calls the hook when it has stopped; for runc.
+    pub forgotten: bool,
 }
 
 /// A machine's containers: the simulated cards that they share, their engine, and the hook's directory.
@@ -276,8 +278,10 @@ impl Boxed<'_> {
         }
         if !self.want.annotations.is_empty() {
             let hook = |stage| json!([{ "path": cuquota(), "args": self.host.hook_args(stage) }]);
-            spec["hooks"] =
-                json!({ "createContainer": hook("createContainer"), "poststop": hook("poststop") });
+            spec["hooks"] = json!({ "createContainer": hook("createContainer") });
+            if !self.want.forgotten {
+                spec["hooks"]["poststop"] = hook("poststop");
+            }
         }
         spec
     }

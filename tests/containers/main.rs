@@ -11,6 +11,7 @@ mod live;
 mod node;
 mod reserves;
 mod shipped;
+mod stale;
 mod ways;
 
 use std::fs;
