@@ -230,6 +230,8 @@ pub const POINTER_ATTRIBUTE_MEMORY_TYPE: c_int = 2;
 pub const MEMORY_TYPE_DEVICE: c_uint = 2;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_HOST_POINTER`.
 pub const POINTER_ATTRIBUTE_HOST_POINTER: c_int = 4;
+/// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_BUFFER_ID`, an `unsigned long long`.
+pub const POINTER_ATTRIBUTE_BUFFER_ID: c_int = 7;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
 pub const POINTER_ATTRIBUTE_IS_MANAGED: c_int = 8;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.

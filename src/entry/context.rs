@@ -107,7 +107,7 @@ type Destroy = unsafe extern "C" fn(CUcontext) -> Code;
 /// `cuCtxDestroy` and `cuCtxDetach`.
 pub(super) unsafe fn destroy(call: &Call, next: Destroy, context: CUcontext) -> Code {
     let contexts = &call.process.contexts;
-    let dying = contexts.destroying(call.driver, context);
+    let dying = contexts.destroying(call.process, call.driver, context);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(context) };
     if code == SUCCESS {
@@ -135,11 +135,11 @@ type ReleasePrimary = unsafe extern "C" fn(CUdevice) -> Code;
 
 /// `cuDevicePrimaryCtxRelease` and `cuDevicePrimaryCtxReset`.
 pub(super) unsafe fn release_primary(call: &Call, next: ReleasePrimary, device: CUdevice) -> Code {
-    call.process.contexts.primary_releasing();
+    let before = call.process.contexts.primary_releasing(call.process, call.driver);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(device) };
     if code == SUCCESS {
-        call.process.contexts.primary_released(call.process, call.driver, device);
+        call.process.contexts.primary_released(call.process, call.driver, device, before);
     }
     code
 }

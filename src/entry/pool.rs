@@ -299,11 +299,14 @@ type Destroy = unsafe extern "C" fn(CUmemoryPool) -> Code;
 
 /// `cuMemPoolDestroy`. What is still live in the pool stays until it is freed, which the driver allows.
 pub(super) unsafe fn destroy(call: &Call, next: Destroy, pool: CUmemoryPool) -> Code {
-    let known = call.process.pools.find(call.driver, pool);
+    let pools = &call.process.pools;
+    let known = pools.destroying(call.driver, pool);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(pool) };
-    if let (SUCCESS, Some((id, _))) = (code, known) {
-        call.process.pools.destroyed(call.process, id);
+    match known {
+        Some(id) if code == SUCCESS => pools.destroyed(call.process, id),
+        Some(id) => pools.not_destroyed(id, pool),
+        None => {}
     }
     code
 }

@@ -179,15 +179,21 @@ impl Allocations {
         bytes
     }
 
-    /// Takes out what is at `address` if it is of a pool.
-    pub fn take_pooled(&self, address: u64) -> Option<Taken> {
-        self.take_if(address, |record| !matches!(record.owner, Owner::Context(_)))
+    /// Takes out what is at `address` if it is still what `was` there, which is of a pool. That may have been destroyed
+    /// meanwhile.
+    pub fn take_pooled(&self, address: u64, was: Record) -> Option<Taken> {
+        let pool = |record: Record| match record.owner {
+            Owner::Pool(pool) | Owner::Orphan(pool) => Some(pool),
+            Owner::Context(_) => None,
+        };
+        self.take_if(address, |is| is.bytes == was.bytes && pool(is).is_some() && pool(is) == pool(was))
     }
 
-    /// What is of pools, alive or destroyed, as far as it is known to be there.
-    pub fn of_pools(&self) -> Vec<u64> {
+    /// What is of pools, alive or destroyed, as far as it is known to be there: by address.
+    pub fn of_pools(&self) -> Vec<(u64, Record)> {
         let pooled = |(address, record): (u64, u64)| {
-            (!matches!(Packed(record).open().owner, Owner::Context(_))).then_some(address)
+            let record = Packed(record).open();
+            (!matches!(record.owner, Owner::Context(_))).then_some((address, record))
         };
         self.shards
             .iter()

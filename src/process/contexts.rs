@@ -14,6 +14,7 @@ use crate::sys::clock;
 use super::Process;
 use super::context_cost::{learn, look};
 use super::gpus::Gpu;
+use super::outlived::Before;
 use super::thread::{self, Thread};
 
 /// A context of this process, small enough to stand in the record of every allocation.
@@ -45,9 +46,12 @@ struct Entry {
     created: bool,
 }
 
-/// Contexts on their way out.
+/// Contexts on their way out, and what may go with them.
 #[must_use]
-pub struct Dying(Vec<Entry>);
+pub struct Dying {
+    entries: Vec<Entry>,
+    before: Before,
+}
 
 /// See the module.
 pub struct Contexts {
@@ -335,8 +339,9 @@ impl Contexts {
 
     /// `context` is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new
     /// context at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`].
-    pub fn destroying(&self, driver: usize, context: CUcontext) -> Dying {
-        self.detach(|entry| entry.handle == context as usize && entry.driver == driver)
+    pub fn destroying(&self, process: &Process, driver: usize, context: CUcontext) -> Dying {
+        let before = Before::look(process, driver);
+        self.detach(before, |entry| entry.handle == context as usize && entry.driver == driver)
     }
 
     /// It was destroyed: its charge goes, and that of everything in it.
@@ -346,19 +351,20 @@ impl Contexts {
 
     /// The driver refused to destroy it.
     pub fn not_destroyed(&self, dying: Dying) {
-        let ids: Vec<ContextId> = dying.0.iter().map(|entry| entry.id).collect();
-        self.lock().extend(dying.0);
+        let ids: Vec<ContextId> = dying.entries.iter().map(|entry| entry.id).collect();
+        self.lock().extend(dying.entries);
         lock(&self.retiring).retain(|id| !ids.contains(id));
     }
 
     /// A primary context is about to be released or reset, perhaps for good: [`Self::primary_released`] follows.
-    pub fn primary_releasing(&self) {
+    pub fn primary_releasing(&self, process: &Process, driver: usize) -> Before {
         self.any_gone.store(true, Ordering::SeqCst);
+        Before::look(process, driver)
     }
 
     /// The primary context of `device` was released or reset. It goes with the last reference only, and the
     /// driver says whether that was it.
-    pub fn primary_released(&self, process: &Process, driver: usize, device: CUdevice) {
+    pub fn primary_released(&self, process: &Process, driver: usize, device: CUdevice, before: Before) {
         let (Some(api), Some(gpu)) = (Driver::get(driver), process.gpus.by_device(process, driver, device))
         else {
             return;
@@ -366,24 +372,25 @@ impl Contexts {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: the outputs are live locals of the types that the driver fills.
         if unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok() && active == 0 {
-            let dying = self
-                .detach(|entry| !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu));
+            let dying = self.detach(before, |entry| {
+                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu)
+            });
             self.bury(process, dying);
         }
     }
 
     /// Takes contexts out of those that can be found. Their ids stay theirs until they are buried.
-    fn detach(&self, gone: impl Fn(&Entry) -> bool) -> Dying {
+    fn detach(&self, before: Before, gone: impl Fn(&Entry) -> bool) -> Dying {
         self.any_gone.store(true, Ordering::SeqCst);
         let mut entries = self.lock();
         let removed: Vec<Entry> = entries.extract_if(.., |entry| gone(entry)).collect();
         lock(&self.retiring).extend(removed.iter().map(|entry| entry.id));
         drop(entries);
         forget_last();
-        Dying(removed)
+        Dying { entries: removed, before }
     }
 
-    fn bury(&self, process: &Process, Dying(removed): Dying) {
+    fn bury(&self, process: &Process, Dying { entries: removed, before }: Dying) {
         // What another thread remembered meanwhile is void, too.
         forget_last();
         for entry in &removed {
@@ -400,7 +407,7 @@ impl Contexts {
             if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
                 process.pools.drop_doomed(process, entry.gpu);
             }
-            process.pools.forget_gone(process, entry.driver);
+            before.forget_gone(process);
             process.pools.refresh(process, entry.driver);
         }
         for entry in &removed {

@@ -15,6 +15,7 @@ pub mod gpus;
 pub mod graphs;
 mod identity;
 pub mod lazy;
+pub mod outlived;
 pub mod physical;
 pub mod pools;
 mod table;

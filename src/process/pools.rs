@@ -11,7 +11,6 @@ use crate::abi::*;
 use crate::driver::Driver;
 
 use super::Process;
-use super::allocations::Owner;
 use super::gpus::Gpu;
 
 /// A pool of this process.
@@ -25,10 +24,18 @@ enum Name {
     Pool(usize),
     /// The memory of graphs on a device, which has none.
     Graphs(CUdevice),
+    /// Nobody any more, as it is being destroyed: its handle may at once be another's.
+    Dying,
     /// Nobody any more, but memory from it lives on: it is charged by the blocks of that.
     Doomed,
     /// Nobody.
     Gone,
+}
+
+impl Name {
+    fn is_alive(self) -> bool {
+        matches!(self, Name::Pool(_) | Name::Graphs(_))
+    }
 }
 
 struct Pool {
@@ -108,31 +115,28 @@ impl Pools {
     /// charge; where the driver cannot be asked they all do.
     ///
     /// # Errors
-    /// The driver's code, where it refuses to say what the pool holds; nothing is changed then.
+    /// The driver's code, where it refuses to say what the pool holds, and `CUDA_ERROR_INVALID_VALUE` where bytes were
+    /// reserved for a pool that has been destroyed meanwhile; nothing is changed then.
     pub fn settle(&self, process: &Process, id: PoolId, reserved: u64) -> Result<(), Code> {
+        let dead = if reserved > 0 { Err(cuda::INVALID_VALUE) } else { Ok(()) };
         for _ in 0..MOST_ATTEMPTS {
             let (name, driver, gpu, settled) = {
                 let known = self.read();
-                let Some(pool) = known.get(usize::from(id.0)) else { return Ok(()) };
+                let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive()) else {
+                    return dead;
+                };
                 if process.captures.load(Ordering::Relaxed) > 0 {
                     pool.charged.fetch_add(reserved, Ordering::Relaxed);
                     return Ok(());
                 }
                 let Some(gpu) = pool.gpu else { return Ok(()) };
-                if pool.name == Name::Doomed {
-                    return Ok(());
-                }
                 (pool.name, pool.driver, gpu, *lock(&pool.settled))
             };
             // The driver is asked outside the lock.
             let held = ask(driver, name, Question::Reserved)?;
             let known = self.read();
             let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == name) else {
-                // It was destroyed meanwhile, and is charged for what lives on in it.
-                if let Some(index) = gpu.ledger {
-                    process.ledger().give_back(index, reserved);
-                }
-                return Ok(());
+                return dead;
             };
             let mut times = lock(&pool.settled);
             if *times != settled {
@@ -148,8 +152,7 @@ impl Pools {
             return Ok(());
         }
         // Others put it right all the time, and will after this.
-        self.take_over(id, reserved);
-        Ok(())
+        if self.take_over(id, reserved) { Ok(()) } else { dead }
     }
 
     /// A pool may hold memory that is not charged: its charge is put right as soon as the driver says what it holds.
@@ -159,11 +162,12 @@ impl Pools {
         }
     }
 
-    /// `reserved` bytes were reserved for a pool and become part of its charge until it is put right.
-    pub fn take_over(&self, id: PoolId, reserved: u64) {
-        if let Some(pool) = self.read().get(usize::from(id.0)) {
-            pool.charged.fetch_add(reserved, Ordering::Relaxed);
-        }
+    /// `reserved` bytes were reserved for a pool and become part of its charge until it is put right; false, and nothing
+    /// done, where it has been destroyed meanwhile.
+    pub fn take_over(&self, id: PoolId, reserved: u64) -> bool {
+        let known = self.read();
+        let pool = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive());
+        pool.map(|pool| pool.charged.fetch_add(reserved, Ordering::Relaxed)).is_some()
     }
 
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
@@ -188,7 +192,7 @@ impl Pools {
     /// synchronisation, and nobody said so.
     #[inline]
     pub fn refresh(&self, process: &Process, driver: usize) {
-        for id in self.charged(|pool| pool.driver == driver && pool.name != Name::Doomed) {
+        for id in self.charged(|pool| pool.driver == driver && pool.name.is_alive()) {
             // Where the driver does not say, the charge stays.
             let _ = self.settle(process, id, 0);
         }
@@ -201,8 +205,8 @@ impl Pools {
             return false;
         }
         let mut helped = false;
-        for id in self
-            .charged(|pool| pool.name != Name::Doomed && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
+        for id in
+            self.charged(|pool| pool.name.is_alive() && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
         {
             let Some((name, driver)) =
                 self.read().get(usize::from(id.0)).map(|pool| (pool.name, pool.driver))
@@ -215,7 +219,7 @@ impl Pools {
                     Name::Pool(handle) => unsafe { api.pool_trim(handle as CUmemoryPool, 0) },
                     // SAFETY: takes a number.
                     Name::Graphs(device) => unsafe { api.graph_mem_trim(device) },
-                    Name::Doomed | Name::Gone => continue,
+                    Name::Dying | Name::Doomed | Name::Gone => continue,
                 };
                 helped |= trimmed.is_ok();
                 let _ = self.settle(process, id, 0);
@@ -224,7 +228,25 @@ impl Pools {
         helped
     }
 
-    /// A pool was destroyed. The driver keeps what is live in it until that is freed, and so is the charge.
+    /// A pool is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new pool
+    /// at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`]. `None` for a pool that was not met.
+    pub fn destroying(&self, driver: usize, handle: CUmemoryPool) -> Option<PoolId> {
+        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let name = Name::Pool(handle as usize);
+        let place = known.iter().position(|pool| pool.name == name && pool.driver == driver)?;
+        known[place].name = Name::Dying;
+        u16::try_from(place).ok().map(PoolId)
+    }
+
+    /// The driver refused to destroy it.
+    pub fn not_destroyed(&self, id: PoolId, handle: CUmemoryPool) {
+        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(pool) = known.get_mut(usize::from(id.0)) {
+            pool.name = Name::Pool(handle as usize);
+        }
+    }
+
+    /// It was destroyed. The driver keeps what is live in it until that is freed, and so is the charge.
     pub fn destroyed(&self, process: &Process, id: PoolId) {
         let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
@@ -247,30 +269,6 @@ impl Pools {
         }
         if before <= bytes {
             pool.name = Name::Gone;
-        }
-    }
-
-    /// A context is gone, and perhaps memory of pools with it: only `driver` knows.
-    pub fn forget_gone(&self, process: &Process, driver: usize) {
-        let Some(api) = Driver::get(driver) else { return };
-        let mut device: CUdevice = 0;
-        let out = (&raw mut device).cast();
-        for address in process.allocations.of_pools() {
-            let ask = || {
-                // SAFETY: the output is a live local of the attribute's type.
-                unsafe { api.pointer_attribute(out, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) }
-            };
-            // Another error says nothing of the address; nobody asks again after this.
-            let there = match ask() {
-                Err(code) if code != cuda::INVALID_VALUE => ask(),
-                there => there,
-            };
-            if there == Err(cuda::INVALID_VALUE)
-                && let Some(taken) = process.allocations.take_pooled(address)
-                && let Owner::Orphan(pool) = taken.record.owner
-            {
-                self.less_of_doomed(process, pool, taken.gives);
-            }
         }
     }
 
@@ -337,7 +335,7 @@ fn ask(driver: usize, name: Name, question: Question) -> Result<u64, Code> {
             // SAFETY: these attributes are 64-bit counters.
             unsafe { api.graph_mem_attribute(device, attribute, out) }?;
         }
-        (Name::Doomed | Name::Gone, _) => {}
+        (Name::Dying | Name::Doomed | Name::Gone, _) => {}
     }
     Ok(value)
 }

@@ -152,7 +152,8 @@ fn two_copies_of_the_driver_are_each_served_by_their_own_functions() {
         [
             "first: 5 GiB 2, 2 GiB 0, asked of it 1, of the other 0",
             "second: 2 GiB 2, 1 GiB 0, asked of it 1, of the other 0",
-            "freed: first 0, second 0, free again 3496 MiB"
+            "freed: first 0, second 0, free again 3496 MiB",
+            "pool 0, 512 MiB 0, released 0, destroyed 0, free 3284 MiB",
         ]
     );
 }
