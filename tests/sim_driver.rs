@@ -54,6 +54,16 @@ fn arrays_are_padded_and_can_be_filled() {
 }
 
 #[test]
+fn tiles_of_sparse_arrays_keep_what_is_mapped_into_them() {
+    check("sim_sparse", &Machine::new(CARD), &[]);
+}
+
+#[test]
+fn multicast_objects_keep_what_is_bound_to_them() {
+    check("sim_multicast", &Machine::new("16GiB,16GiB"), &[]);
+}
+
+#[test]
 fn unsafe_calls_break_captures_and_graphs_do_what_was_captured() {
     check("sim_streams", &Machine::new(CARD), &[]);
 }

@@ -6,7 +6,7 @@
 enum { CAPABILITY_MAJOR = 8, CAPABILITY_MINOR = 0, COMPUTED = -1000 };
 
 /* By attribute number. What depends on the card or the spec is COMPUTED; a gap in the numbers is no attribute. What
- * this driver does not implement (clusters, tensor maps, multicast, stream memory operations ...) is 0. */
+ * this driver does not implement (clusters, tensor maps, stream memory operations ...) is 0. */
 static const struct {
     bool known;
     int value;
@@ -123,7 +123,7 @@ static const struct {
     A(109, 134213632, MAX_ACCESS_POLICY_WINDOW_SIZE)
     A(110, 0, GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
     A(111, 1024, RESERVED_SHARED_MEMORY_PER_BLOCK)
-    A(112, 0, SPARSE_CUDA_ARRAY_SUPPORTED)
+    A(112, 1, SPARSE_CUDA_ARRAY_SUPPORTED)
     A(113, 1, READ_ONLY_HOST_REGISTER_SUPPORTED)
     A(114, 0, TIMELINE_SEMAPHORE_INTEROP_SUPPORTED)
     A(115, 1, MEMORY_POOLS_SUPPORTED)
@@ -132,7 +132,7 @@ static const struct {
     A(118, 0, GPU_DIRECT_RDMA_WRITES_ORDERING)
     A(119, 0, MEMPOOL_SUPPORTED_HANDLE_TYPES)
     A(120, 0, CLUSTER_LAUNCH)
-    A(121, 0, DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED)
+    A(121, 1, DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED)
     A(122, 0, CAN_USE_64_BIT_STREAM_MEM_OPS)
     A(123, 0, CAN_USE_STREAM_WAIT_VALUE_NOR)
     A(124, 0, DMA_BUF_SUPPORTED)
@@ -143,7 +143,7 @@ static const struct {
     A(129, 0, UNIFIED_FUNCTION_POINTERS)
     A(130, 0, NUMA_CONFIG)
     A(131, -1, NUMA_ID)
-    A(132, 0, MULTICAST_SUPPORTED)
+    A(132, 1, MULTICAST_SUPPORTED)
     A(133, 0, MPS_ENABLED)
     A(134, 0, HOST_NUMA_ID)
     A(135, 0, D3D12_CIG_SUPPORTED)

@@ -357,6 +357,65 @@ typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS {
     unsigned reserved[4];
 } CUDA_ARRAY_MEMORY_REQUIREMENTS;
 
+typedef struct CUDA_ARRAY_SPARSE_PROPERTIES {
+    struct {
+        unsigned width, height, depth;
+    } tileExtent;
+    unsigned miptailFirstLevel;
+    unsigned long long miptailSize;
+    unsigned flags;
+    unsigned reserved[4];
+} CUDA_ARRAY_SPARSE_PROPERTIES;
+
+typedef enum CUresourcetype {
+    CU_RESOURCE_TYPE_ARRAY = 0,
+    CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
+} CUresourcetype;
+
+typedef enum CUarraySparseSubresourceType {
+    CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0,
+    CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1,
+} CUarraySparseSubresourceType;
+
+typedef enum CUmemOperationType {
+    CU_MEM_OPERATION_TYPE_MAP = 1,
+    CU_MEM_OPERATION_TYPE_UNMAP = 2,
+} CUmemOperationType;
+
+typedef enum CUmemHandleType {
+    CU_MEM_HANDLE_TYPE_GENERIC = 0,
+} CUmemHandleType;
+
+/* One operation of cuMemMapArrayAsync. */
+typedef struct CUarrayMapInfo {
+    CUresourcetype resourceType;
+    union {
+        CUmipmappedArray mipmap;
+        CUarray array;
+    } resource;
+    CUarraySparseSubresourceType subresourceType;
+    union {
+        struct {
+            unsigned level, layer;
+            unsigned offsetX, offsetY, offsetZ;
+            unsigned extentWidth, extentHeight, extentDepth;
+        } sparseLevel;
+        struct {
+            unsigned layer;
+            unsigned long long offset, size;
+        } miptail;
+    } subresource;
+    CUmemOperationType memOperationType;
+    CUmemHandleType memHandleType;
+    union {
+        unsigned long long memHandle;
+    } memHandle;
+    unsigned long long offset;
+    unsigned deviceBitMask;
+    unsigned flags;
+    unsigned reserved[2];
+} CUarrayMapInfo;
+
 /* ---- virtual memory management, pools, managed memory ------------------------------------ */
 
 typedef enum CUmemLocationType {
@@ -414,6 +473,18 @@ typedef enum CUmemAllocationGranularity_flags {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
 } CUmemAllocationGranularity_flags;
+
+typedef struct CUmulticastObjectProp {
+    unsigned numDevices;
+    size_t size;
+    unsigned long long handleTypes;
+    unsigned long long flags;
+} CUmulticastObjectProp;
+
+typedef enum CUmulticastGranularity_flags {
+    CU_MULTICAST_GRANULARITY_MINIMUM = 0,
+    CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
+} CUmulticastGranularity_flags;
 
 typedef struct CUmemPoolProps {
     CUmemAllocationType allocType;
@@ -523,6 +594,9 @@ _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "CUDA_ARRAY_DESCRIPTOR");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
+_Static_assert(sizeof(CUDA_ARRAY_SPARSE_PROPERTIES) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
+_Static_assert(sizeof(CUarrayMapInfo) == 96, "CUarrayMapInfo");
+_Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_PARAMS");

@@ -46,6 +46,8 @@ static void physical_settle(struct sim_physical *physical)
         return;
     if (physical->host)
         munmap(physical->host, physical->bytes);
+    else if (physical->multicast)
+        sim_multicast_free(physical->multicast);
     else if (physical->shared)
         sim_share_leave(physical->card, &physical->share);
     else
@@ -67,7 +69,7 @@ static void physical_reference(struct sim_physical *physical)
         sim_handle_add(physical, SIM_PHYSICAL);
 }
 
-static void physical_enter(struct sim_physical *physical)
+void sim_physical_enter(struct sim_physical *physical)
 {
     physical->next = physicals;
     physicals = physical;
@@ -104,7 +106,7 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes, const CU
             !sim_take_blocks(physical->card, physical->count, physical->blocks))
             goto no_memory;
     }
-    physical_enter(physical);
+    sim_physical_enter(physical);
     *out = (uintptr_t)physical;
     return CUDA_SUCCESS;
 no_memory:
@@ -137,7 +139,7 @@ static CUresult retain(CUmemGenericAllocationHandle *out, void *address)
 static CUresult properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     struct sim_physical *physical = physical_of(handle);
-    if (!prop || !physical)
+    if (!prop || !physical || physical->multicast)
         return CUDA_ERROR_INVALID_VALUE;
     *prop = physical->prop;
     return CUDA_SUCCESS;
@@ -162,7 +164,7 @@ static CUresult export_handle(void *out, CUmemGenericAllocationHandle handle, CU
     if (!out || !physical || flags || type == CU_MEM_HANDLE_TYPE_NONE ||
         !(physical->prop.requestedHandleTypes & (unsigned)type))
         return CUDA_ERROR_INVALID_VALUE;
-    if (physical->host)
+    if (physical->host || physical->multicast)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!physical->shared) {
         if (!sim_share_create(physical->card, physical->count, physical->blocks, &physical->share))
@@ -217,7 +219,7 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, void *os_handle
         .shared = true,
         .share = share,
     };
-    physical_enter(physical);
+    sim_physical_enter(physical);
     *out = (uintptr_t)physical;
     return CUDA_SUCCESS;
 }

@@ -81,6 +81,8 @@ static CUresult map(CUdeviceptr base, size_t span, size_t offset, CUmemGenericAl
     struct sim_physical *physical = sim_physical_of(handle);
     if (!physical || flags || offset || !aligned(base) || !aligned(span) || span > physical->bytes)
         return CUDA_ERROR_INVALID_VALUE;
+    if (physical->multicast && !sim_multicast_complete(physical->multicast))
+        return CUDA_ERROR_ILLEGAL_STATE;
     struct reservation *reservation = holder(base, span);
     if (!reservation)
         return CUDA_ERROR_INVALID_VALUE;
@@ -197,7 +199,7 @@ bool sim_mapping_extent(struct sim_region *region, uint64_t va, bool write, stru
     uint64_t offset = va - region->base, end = offset & ~(SIM_BLOCK - 1);
     while (end < region->span && (region->mapping->access[end >> SIM_BLOCK_SHIFT] >> (2 * card) & wanted) == wanted)
         end += SIM_BLOCK;
-    if (end <= offset)
+    if (end <= offset || physical->multicast)
         return false;
     *extent = (struct sim_extent){.host = physical->host ? physical->host + offset : NULL,
                                   .card = physical->card,
