@@ -177,6 +177,53 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
     pub flags: c_uint,
 }
 
+/// `CUarrayMapInfo`: one operation of `cuMemMapArrayAsync`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUarrayMapInfo {
+    pub resource_kind: c_int,
+    /// An array or a mipmapped array.
+    pub resource: *mut c_void,
+    pub subresource_kind: c_int,
+    pub subresource: CUarraySubresource,
+    pub operation: c_int,
+    pub handle_kind: c_int,
+    pub handle: CUmemGenericAllocationHandle,
+    pub offset: c_ulonglong,
+    pub device_mask: c_uint,
+    pub flags: c_uint,
+    pub reserved: [c_uint; 2],
+}
+/// What [`CUarrayMapInfo::subresource_kind`] tells apart.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union CUarraySubresource {
+    pub level: CUarraySparseLevel,
+    pub tail: CUarrayMiptail,
+}
+/// Tiles of a level.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUarraySparseLevel {
+    pub level: c_uint,
+    pub layer: c_uint,
+    /// In x, y and z, in elements.
+    pub offset: [c_uint; 3],
+    pub extent: [c_uint; 3],
+}
+/// Bytes of the tail that small levels share.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUarrayMiptail {
+    pub layer: c_uint,
+    pub offset: c_ulonglong,
+    pub size: c_ulonglong,
+}
+/// `CUarraySparseSubresourceType`: `CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL`.
+pub const SUBRESOURCE_MIPTAIL: c_int = 1;
+/// `CUmemOperationType`: `CU_MEM_OPERATION_TYPE_MAP`.
+pub const OPERATION_MAP: c_int = 1;
+
 /// `nvmlMemory_t`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -256,6 +303,7 @@ const _: () = {
     assert!(size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS>() == 32);
     assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24);
     assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
+    assert!(size_of::<CUarrayMapInfo>() == 96);
     assert!(size_of::<nvmlPciInfo_t>() == 68);
     assert!(size_of::<nvmlMemory_t>() == 24);
     assert!(size_of::<nvmlMemory_v2_t>() == 40);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::gate;
 use crate::policy;
+use crate::process::arrays::Array;
 
 /// An array as its descriptor asks for it.
 struct Shape {
@@ -49,22 +50,34 @@ unsafe fn granted(
     array: *mut *mut c_void,
     mut ask: impl FnMut() -> Code,
 ) -> Code {
-    let bytes = shape.filter(|_| !array.is_null()).and_then(|shape| shape.bytes());
-    let (Some(bytes), Some(place)) = (bytes, call.place()) else { return ask() };
-    let charge = match gate::reserve(call.process, place.gpu, bytes) {
+    let (Some(shape), Some(place)) = (shape.filter(|_| !array.is_null()), call.place()) else { return ask() };
+    let charge = match shape.bytes().map(|bytes| gate::reserve(call.process, place.gpu, bytes)).transpose() {
         Ok(charge) => charge,
         Err(code) => return code,
     };
-    let code = charge.ask(ask);
+    let code = match &charge {
+        Some(charge) => charge.ask(ask),
+        None => ask(),
+    };
     if code == SUCCESS {
+        let bytes = charge.map_or(0, |charge| {
+            let bytes = charge.bytes();
+            charge.hand_over();
+            bytes
+        });
         // SAFETY: the driver has just written it.
-        let stale = call.process.arrays.insert(unsafe { *array } as usize, charge.bytes(), place);
-        charge.hand_over();
-        if let Some((stale, index)) = stale.and_then(|stale| Some((stale, stale.gpu.ledger?))) {
-            call.process.ledger().give_back(index, stale.bytes);
-        }
+        gone(call, call.process.arrays.insert(unsafe { *array } as usize, bytes, place));
     }
     code
+}
+
+/// An array is gone: what it was charged goes back, and what was mapped into it is let go.
+fn gone(call: &Call, array: Option<Array>) {
+    let Some(array) = array else { return };
+    if let Some(index) = array.gpu.ledger {
+        call.process.ledger().give_back(index, array.bytes);
+    }
+    gate::gone(call.process, call.process.physical.holder_gone(array.name));
 }
 
 /// A plain array as [`Shape`], from either version of the descriptor.
@@ -175,13 +188,8 @@ pub(super) unsafe fn destroy(call: &Call, next: Destroy, array: CUarray) -> Code
     // SAFETY: the caller's own argument.
     let code = unsafe { next(array) };
     match held {
-        Some(held) if code == SUCCESS => {
-            if let Some(index) = held.gpu.ledger {
-                call.process.ledger().give_back(index, held.bytes);
-            }
-        }
-        Some(held) => arrays.put_back(array as usize, held),
-        None => {}
+        Some(held) if code != SUCCESS => arrays.put_back(array as usize, held),
+        held => gone(call, held),
     }
     code
 }

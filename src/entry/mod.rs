@@ -4,6 +4,7 @@
 //! it leads, lets calls pass that are not ours to judge, and hands the others to the function the row names.
 
 mod array;
+mod bound;
 mod capture;
 mod context;
 mod graph;

@@ -63,10 +63,14 @@ pub(super) unsafe fn map(
     handle: CUmemGenericAllocationHandle,
     flags: u64,
 ) -> Code {
+    let physical = &call.process.physical;
+    let pin = physical.pin(handle);
     // SAFETY: the caller's own arguments.
     let code = unsafe { next(address, bytes, offset, handle, flags) };
-    if code == SUCCESS {
-        call.process.physical.mapped(address, bytes as u64, handle);
+    match pin {
+        Some(pin) if code == SUCCESS => physical.mapped(address, bytes as u64, pin),
+        Some(pin) => gate::gone(call.process, physical.unpin(pin)),
+        None => {}
     }
     code
 }

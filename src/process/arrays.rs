@@ -1,19 +1,22 @@
 //! Arrays and mipmaps, whose layout only the driver knows.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::contexts::ContextId;
 use super::contexts::Place;
 use super::gpus::Gpu;
 
-/// An array that is charged.
+/// An array, with what it is charged itself: nothing where the program maps memory into it.
 #[derive(Clone, Copy)]
 pub struct Array {
-    /// What it is charged, in bytes.
+    /// What that is, in bytes.
     pub bytes: u64,
     /// The card it lies on.
     pub gpu: &'static Gpu,
+    /// A name of its own, under which memory is bound to it: its handle may be another's as soon as it is gone.
+    pub name: u64,
     context: ContextId,
 }
 
@@ -21,14 +24,31 @@ pub struct Array {
 #[derive(Default)]
 pub struct Arrays {
     held: Mutex<HashMap<usize, Array>>,
+    made: AtomicU64,
 }
+
+/// Names of arrays, so that none is that of a multicast object.
+const NAMES: u64 = 1 << 63;
 
 impl Arrays {
     /// An array was made at `place` and is charged `bytes`. Answers the one that had the same handle and is gone with its
     /// context.
     #[must_use]
     pub fn insert(&self, handle: usize, bytes: u64, place: Place) -> Option<Array> {
-        self.lock().insert(handle, Array { bytes, gpu: place.gpu, context: place.context })
+        let name = self.name();
+        self.lock().insert(handle, Array { bytes, gpu: place.gpu, name, context: place.context })
+    }
+
+    /// An array into which memory was mapped at `place`, though nobody saw it being made.
+    pub fn meet(&self, handle: usize, place: Place) -> Array {
+        let name = self.name();
+        let new = Array { bytes: 0, gpu: place.gpu, name, context: place.context };
+        *self.lock().entry(handle).or_insert(new)
+    }
+
+    /// An array that is held.
+    pub fn find(&self, handle: usize) -> Option<Array> {
+        self.lock().get(&handle).copied()
     }
 
     /// Takes an array out, before the driver is asked to destroy it.
@@ -41,9 +61,13 @@ impl Arrays {
         self.lock().insert(handle, array);
     }
 
-    /// A context is gone and its arrays; answers what that gives back, in bytes.
-    pub fn drop_context(&self, context: ContextId) -> u64 {
-        self.lock().extract_if(|_, array| array.context == context).map(|(_, array)| array.bytes).sum()
+    /// A context is gone and its arrays, which are answered.
+    pub fn drop_context(&self, context: ContextId) -> Vec<Array> {
+        self.lock().extract_if(|_, array| array.context == context).map(|(_, array)| array).collect()
+    }
+
+    fn name(&self) -> u64 {
+        NAMES | self.made.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Array>> {

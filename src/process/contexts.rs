@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
+use crate::gate;
 use crate::policy;
 use crate::sys::clock;
 
@@ -397,7 +398,9 @@ impl Contexts {
             process.lazy.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
-            let limits = process.limits.drop_context(entry.id);
+            gate::gone(process, arrays.iter().flat_map(|array| process.physical.holder_gone(array.name)));
+            let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
+            let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
             if let Some(index) = entry.gpu.ledger {
                 process.ledger().give_back(index, memory.bytes + arrays + limits);
                 process.ledger().less_estimated(index, memory.estimated + limits);

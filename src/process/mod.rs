@@ -7,6 +7,7 @@
 pub mod allocations;
 pub mod arrays;
 pub mod beside;
+pub mod bound;
 pub mod budget;
 pub mod bus;
 mod context_cost;

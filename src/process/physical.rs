@@ -1,9 +1,12 @@
-//! Physical memory of the virtual memory interface: it exists until its last mapping is unmapped *and* its last
-//! handle reference is released, in whichever order.
+//! Physical memory of the virtual memory interface: it exists until its last mapping is unmapped, the last place in a sparse
+//! array or multicast object that it is bound to is gone, *and* its last handle reference is released, in whichever order.
+//!
+//! Multicast objects are pieces too: they take nothing, and what is bound to them is kept until they are gone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+use super::bound::{Binding, Bindings, Region};
 use super::gpus::Gpu;
 
 /// What a piece of physical memory takes once it is gone.
@@ -16,10 +19,12 @@ pub struct Gone {
 }
 
 struct Piece {
-    gpu: &'static Gpu,
+    /// `None` for a multicast object.
+    gpu: Option<&'static Gpu>,
     bytes: u64,
     /// Handle references: one for its creation, one for each time it was retained.
     references: u32,
+    /// To addresses, and bindings, and calls on their way that make such.
     mappings: u32,
 }
 
@@ -41,17 +46,33 @@ struct State {
     /// still mapped, so pieces have names of their own.
     handles: HashMap<u64, u64>,
     mappings: BTreeMap<u64, Mapping>,
+    bindings: Bindings,
     next: u64,
 }
+
+/// A piece that a call on its way is about to map or bind: another thread may release its handle meanwhile.
+#[must_use]
+#[derive(Clone, Copy)]
+pub struct Pin {
+    /// The piece, by name.
+    pub piece: u64,
+    /// The card it lies on; `None` for a multicast object.
+    pub gpu: Option<&'static Gpu>,
+}
+
+/// Bindings that a call on its way is about to undo.
+#[must_use]
+pub struct Detached(Vec<Binding>);
 
 impl Physical {
     /// `handle` was created on `gpu` and is charged `bytes`.
     pub fn created(&self, handle: u64, gpu: &'static Gpu, bytes: u64) {
-        let mut state = self.lock();
-        let piece = state.next;
-        state.next += 1;
-        state.pieces.insert(piece, Piece { gpu, bytes, references: 1, mappings: 0 });
-        state.handles.insert(handle, piece);
+        self.lock().enter(handle, Some(gpu), bytes);
+    }
+
+    /// A multicast object was made. Answers its name, as a holder of bindings.
+    pub fn multicast_created(&self, handle: u64) -> u64 {
+        self.lock().enter(handle, None, 0)
     }
 
     /// One more reference to `handle`, as an import of one's own memory or a retain by address gives.
@@ -98,19 +119,83 @@ impl Physical {
     }
 
     /// The driver released it; answers what is gone by that.
-    pub fn released(&self, release: Release) -> Option<Gone> {
-        let piece = release.piece.filter(|_| release.last)?;
-        self.lock().bury(piece)
+    pub fn released(&self, release: Release) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        if let Some(piece) = release.piece.filter(|_| release.last) {
+            self.lock().bury(piece, &mut gone);
+        }
+        gone
     }
 
-    /// `handle` was mapped at `address`.
-    pub fn mapped(&self, address: u64, bytes: u64, handle: u64) {
+    /// Keeps what `handle` stands for until [`Self::mapped`], [`Self::bind`] or [`Self::unpin`].
+    pub fn pin(&self, handle: u64) -> Option<Pin> {
         let mut state = self.lock();
-        let Some(&name) = state.handles.get(&handle) else { return };
-        if let Some(piece) = state.pieces.get_mut(&name) {
-            piece.mappings += 1;
-            state.mappings.insert(address, Mapping { bytes, piece: name });
-        }
+        let piece = *state.handles.get(&handle)?;
+        state.pin(piece)
+    }
+
+    /// Keeps what is mapped in a range of addresses, each with how far into the range it reaches and begins.
+    pub fn pin_range(&self, address: u64, bytes: u64) -> Vec<(Pin, u64, u64)> {
+        let mut state = self.lock();
+        let end = address.saturating_add(bytes);
+        let before = state.mappings.range(..=address).next_back().map_or(address, |(start, _)| *start);
+        let touched: Vec<_> = state
+            .mappings
+            .range(before..end)
+            .map(|(start, mapping)| (mapping.piece, (*start).max(address), (start + mapping.bytes).min(end)))
+            .filter(|(_, from, to)| from < to)
+            .collect();
+        let pinned = touched.into_iter().filter_map(|(piece, from, to)| Some((state.pin(piece)?, from, to)));
+        pinned.map(|(pin, from, to)| (pin, from - address, to - address)).collect()
+    }
+
+    /// The driver refused; answers what is gone, if nothing else has kept it meanwhile.
+    pub fn unpin(&self, pin: Pin) -> Option<Gone> {
+        let mut gone = Vec::new();
+        self.lock().let_go(pin.piece, &mut gone);
+        gone.pop()
+    }
+
+    /// What was pinned is mapped at `address`.
+    pub fn mapped(&self, address: u64, bytes: u64, pin: Pin) {
+        self.lock().mappings.insert(address, Mapping { bytes, piece: pin.piece });
+    }
+
+    /// What was pinned is bound in `region` by `call`, beside what is bound there.
+    pub fn bind(&self, pin: Pin, region: Region, call: u64) {
+        self.lock().bindings.insert(Binding { region, piece: pin.piece, call });
+    }
+
+    /// Takes what is bound in `region` out (of one call alone where `call` says so) before the driver is asked to unbind it.
+    /// It stays charged until [`Self::unbound`]; [`Self::attach`] undoes it.
+    pub fn detach(&self, region: &Region, call: Option<u64>) -> Detached {
+        let mut state = self.lock();
+        let State { bindings, pieces, .. } = &mut *state;
+        Detached(bindings.take(region, call, |piece| {
+            if let Some(piece) = pieces.get_mut(&piece) {
+                piece.mappings += 1;
+            }
+        }))
+    }
+
+    /// The driver refused to unbind it.
+    pub fn attach(&self, Detached(bindings): Detached) {
+        let mut state = self.lock();
+        bindings.into_iter().for_each(|binding| state.bindings.insert(binding));
+    }
+
+    /// The driver unbound it; answers what is gone by that.
+    pub fn unbound(&self, Detached(bindings): Detached) -> Vec<Gone> {
+        let mut state = self.lock();
+        let mut gone = Vec::new();
+        bindings.iter().for_each(|binding| state.let_go(binding.piece, &mut gone));
+        gone
+    }
+
+    /// An array is gone, and what was bound in it unbound; answers what is gone by that.
+    pub fn holder_gone(&self, holder: u64) -> Vec<Gone> {
+        let all = self.lock().bindings.take_all(holder);
+        self.unbound(Detached(all))
     }
 
     /// Everything mapped in a range was unmapped; answers what is gone by that.
@@ -121,10 +206,7 @@ impl Physical {
         let mut gone = Vec::new();
         for start in starts {
             let Some(mapping) = state.mappings.remove(&start) else { continue };
-            if let Some(piece) = state.pieces.get_mut(&mapping.piece) {
-                piece.mappings = piece.mappings.saturating_sub(1);
-            }
-            gone.extend(state.bury(mapping.piece));
+            state.let_go(mapping.piece, &mut gone);
         }
         gone
     }
@@ -149,14 +231,38 @@ impl State {
         (address - start < mapping.bytes).then_some(mapping.piece)
     }
 
-    /// Removes the piece if nothing holds it any more.
-    fn bury(&mut self, name: u64) -> Option<Gone> {
-        let piece = self.pieces.get(&name)?;
-        if piece.references > 0 || piece.mappings > 0 {
-            return None;
+    fn enter(&mut self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64) -> u64 {
+        let piece = self.next;
+        self.next += 1;
+        self.pieces.insert(piece, Piece { gpu, bytes, references: 1, mappings: 0 });
+        self.handles.insert(handle, piece);
+        piece
+    }
+
+    fn pin(&mut self, piece: u64) -> Option<Pin> {
+        let held = self.pieces.get_mut(&piece)?;
+        held.mappings += 1;
+        Some(Pin { piece, gpu: held.gpu })
+    }
+
+    /// One mapping or binding of the piece less.
+    fn let_go(&mut self, name: u64, gone: &mut Vec<Gone>) {
+        if let Some(piece) = self.pieces.get_mut(&name) {
+            piece.mappings = piece.mappings.saturating_sub(1);
         }
-        let gone = Gone { gpu: piece.gpu, bytes: piece.bytes };
+        self.bury(name, gone);
+    }
+
+    /// Removes the piece if nothing holds it any more, and with a multicast object what is bound to it.
+    fn bury(&mut self, name: u64, gone: &mut Vec<Gone>) {
+        let Some(piece) = self.pieces.get(&name) else { return };
+        if piece.references > 0 || piece.mappings > 0 {
+            return;
+        }
+        gone.extend(piece.gpu.map(|gpu| Gone { gpu, bytes: piece.bytes }));
         self.pieces.remove(&name);
-        Some(gone)
+        for binding in self.bindings.take_all(name) {
+            self.let_go(binding.piece, gone);
+        }
     }
 }

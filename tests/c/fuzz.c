@@ -20,7 +20,7 @@ static struct driver cu;
 static int (*fail_next)(const char *, int, int);
 static unsigned long long (*process_bytes)(int);
 
-enum kind { NONE, PLAIN, MANAGED, POOLED, ARRAY, MIPMAP, HANDLE, RESERVED, MAPPING, POOL, EXEC, GRAPH_MEMORY };
+enum kind { NONE, PLAIN, MANAGED, POOLED, ARRAY, MIPMAP, HANDLE, RESERVED, MAPPING, POOL, EXEC, GRAPH_MEMORY, SPARSE, TEAM, BOUND };
 
 struct thing {
     enum kind kind;
@@ -151,7 +151,7 @@ static void request(struct player *me) {
 }
 
 static void give_back(struct player *me) {
-    static const enum kind kinds[] = {PLAIN, PLAIN, MANAGED, POOLED, POOLED, ARRAY, MIPMAP, HANDLE, GRAPH_MEMORY};
+    static const enum kind kinds[] = {PLAIN, PLAIN, MANAGED, POOLED, POOLED, ARRAY, MIPMAP, SPARSE, HANDLE, HANDLE, GRAPH_MEMORY};
     struct thing *thing = pick(me, kinds[below(me, sizeof kinds / sizeof kinds[0])]);
     CUresult code;
     if (!thing) {
@@ -161,7 +161,8 @@ static void give_back(struct player *me) {
         return;
     }
     switch (thing->kind) {
-    case ARRAY: code = cu.array_destroy((CUarray)thing->value); break;
+    case ARRAY:
+    case SPARSE: code = cu.array_destroy((CUarray)thing->value); break;
     case MIPMAP: code = cu.mipmap_destroy((CUmipmappedArray)thing->value); break;
     case HANDLE: code = cu.release(thing->value); break;
     case POOLED:
@@ -206,6 +207,91 @@ static void virtual_memory(struct player *me) {
         code = cu.retain(&again, (void *)(mapping->value + BLOCK * below(me, mapping->bytes / BLOCK)));
         note(me, "retain at %llx -> %d", mapping->value, code);
         if (!code) keep(me, HANDLE, again, mapping->bytes, -1);
+        return;
+    }
+    }
+}
+
+/* Physical memory is mapped into the tiles of a sparse array, a list of operations at a time. */
+static void sparse(struct player *me) {
+    struct thing *array = pick(me, SPARSE);
+    CUresult code;
+    if (!array || !below(me, 8)) {
+        CUDA_ARRAY3D_DESCRIPTOR shape = {512, 384, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
+        CUarray made;
+        if (!pick(me, NONE)) return;
+        code = cu.array_create_3d(&made, &shape);
+        note(me, "sparse array -> %d", code);
+        if (!code) keep(me, SPARSE, (unsigned long long)made, 0, me->current);
+        return;
+    }
+    CUarrayMapInfo list[3];
+    unsigned count = 1 + (unsigned)below(me, 3);
+    code = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct thing *handle = below(me, 2) ? pick(me, HANDLE) : NULL;
+        unsigned x = (unsigned)below(me, 4), y = (unsigned)below(me, 3), wrong = !below(me, 12);
+        list[i] = (CUarrayMapInfo){.resource.array = (CUarray)array->value, .deviceBitMask = 1};
+        list[i].subresource.sparseLevel.offsetX = 128 * x + wrong;
+        list[i].subresource.sparseLevel.offsetY = 128 * y;
+        list[i].subresource.sparseLevel.extentWidth = 128 * (1 + (unsigned)below(me, 4 - x));
+        list[i].subresource.sparseLevel.extentHeight = 128 * (1 + (unsigned)below(me, 3 - y));
+        list[i].subresource.sparseLevel.extentDepth = 1;
+        list[i].memOperationType = handle ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP;
+        list[i].memHandle.memHandle = handle ? handle->value : 0;
+    }
+    code = cu.map_array(list, count, NULL);
+    note(me, "map %u into array %llx -> %d", count, array->value, code);
+    /* What a refused list has done nobody knows, and it is charged for what it may have: not with the array gone. */
+    while (code && array->kind == SPARSE)
+        if (!cu.array_destroy((CUarray)array->value)) array->kind = NONE;
+}
+
+/* Physical memory is bound to a multicast object of the one device. */
+static void multicast(struct player *me) {
+    struct thing *team = pick(me, TEAM), *bound = pick(me, BOUND), *handle = pick(me, HANDLE);
+    CUresult code;
+    switch (below(me, 4)) {
+    case 0: {
+        CUmulticastObjectProp properties = {.numDevices = 1, .size = 256 * MIB};
+        CUmemGenericAllocationHandle made;
+        if (!pick(me, NONE)) return;
+        code = cu.multicast_create(&made, &properties);
+        note(me, "multicast -> %d", code);
+        if (code) return;
+        keep(me, TEAM, made, properties.size, -1);
+        cu.multicast_add_device(made, 0);
+        return;
+    }
+    case 1: {
+        size_t offset = BLOCK * below(me, 100);
+        if (!team || !handle || !pick(me, NONE)) return;
+        code = cu.multicast_bind(team->value, offset, handle->value, 0, handle->bytes, 0);
+        note(me, "bind %llx to %llx -> %d", handle->value, team->value, code);
+        if (code) return;
+        keep(me, BOUND, team->value, handle->bytes, -1);
+        for (int i = 0; i < MOST; i++)
+            if (me->things[i].kind == BOUND && !me->things[i].other) me->things[i].other = offset + 1;
+        return;
+    }
+    case 2:
+        if (!bound) return;
+        code = cu.multicast_unbind(bound->value, 0, bound->other - 1, bound->bytes);
+        note(me, "unbind from %llx -> %d", bound->value, code);
+        if (!code || code == CUDA_ERROR_INVALID_VALUE) bound->kind = NONE; /* it may have gone with its object */
+        return;
+    default: {
+        struct thing *range = pick(me, RESERVED);
+        if (!team) return;
+        if (range && pick(me, NONE) && below(me, 2)) {
+            code = cu.map(range->value, team->bytes, 0, team->value, 0);
+            note(me, "map multicast %llx at %llx -> %d", team->value, range->value, code);
+            if (!code) keep(me, MAPPING, range->value, team->bytes, -1);
+            return;
+        }
+        code = cu.release(team->value);
+        note(me, "release multicast %llx -> %d", team->value, code);
+        if (!code) team->kind = NONE;
         return;
     }
     }
@@ -332,7 +418,8 @@ static const char *const fallible[] = {
     "cuMipmappedArrayDestroy", "cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolGetAttribute",
     "cuPointerGetAttribute", "cuStreamSynchronize", "cuCtxSynchronize", "cuCtxCreate_v2", "cuCtxDestroy_v2",
     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxReset_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
-    "cuDeviceGraphMemTrim", "cuDeviceGetGraphMemAttribute",
+    "cuDeviceGraphMemTrim", "cuDeviceGetGraphMemAttribute", "cuMemMapArrayAsync", "cuMulticastCreate",
+    "cuMulticastBindMem", "cuMulticastUnbind",
 };
 
 static void step(struct player *me, int alone) {
@@ -348,8 +435,12 @@ static void step(struct player *me, int alone) {
     case 9: pools(me); break;
     case 10: graphs(me); break;
     default:
-        if (!below(me, 3)) contexts(me, alone);
-        else virtual_memory(me);
+        switch (below(me, 6)) {
+        case 0 ... 1: contexts(me, alone); break;
+        case 2: virtual_memory(me); break;
+        case 3: multicast(me); break;
+        default: sparse(me); break;
+        }
     }
     if (failing) fail_next(failing, 0, 0);
 }

@@ -75,6 +75,8 @@ static int memory_command(const char *command, char **w, int n);
 static int context_command(const char *command, char **w, int n);
 static int object_command(const char *command, char **w, int n);
 static int graph_command(const char *command, char **w, int n);
+static int sparse_command(const char *command, char **w, int n);
+static int multicast_command(const char *command, char **w, int n);
 
 int main(int argc, char **argv) {
     const char *route = getenv("HARNESS_ROUTE");
@@ -84,7 +86,8 @@ int main(int argc, char **argv) {
         char *copy = strdup(argv[i]), *w[8] = {0}, *save = NULL;
         int n = 0;
         for (char *word = strtok_r(copy, " ", &save); word && n < 8; word = strtok_r(NULL, " ", &save)) w[n++] = word;
-        if (!n || !(context_command(argv[i], w, n) || memory_command(argv[i], w, n) || object_command(argv[i], w, n) || graph_command(argv[i], w, n))) {
+        if (!n || !(context_command(argv[i], w, n) || memory_command(argv[i], w, n) || object_command(argv[i], w, n) ||
+                    graph_command(argv[i], w, n) || sparse_command(argv[i], w, n) || multicast_command(argv[i], w, n))) {
             fprintf(stderr, "harness: unknown command '%s'\n", argv[i]);
             return 3;
         }
@@ -95,6 +98,7 @@ int main(int argc, char **argv) {
 
 #define IS(command, words) (!strcmp(w[0], command) && n == (words))
 
+#include "harness/bound.h"
 #include "harness/graphs.h"
 
 static int context_command(const char *command, char **w, int n) {

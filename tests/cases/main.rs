@@ -6,6 +6,7 @@ mod common;
 mod harness;
 
 mod accounting;
+mod bound;
 mod contexts;
 mod graphs;
 mod lifecycle;

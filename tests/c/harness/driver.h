@@ -80,6 +80,22 @@
     X(mipmap_create, cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000,                                     \
       (CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned))                                           \
     X(mipmap_destroy, cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, (CUmipmappedArray))              \
+    X(map_array, cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, (CUarrayMapInfo *, unsigned, CUstream))        \
+    X(multicast_create, cuMulticastCreate, "cuMulticastCreate", 12010,                                           \
+      (CUmemGenericAllocationHandle *, const CUmulticastObjectProp *))                                           \
+    X(multicast_add_device, cuMulticastAddDevice, "cuMulticastAddDevice", 12010,                                 \
+      (CUmemGenericAllocationHandle, CUdevice))                                                                  \
+    X(multicast_bind, cuMulticastBindMem, "cuMulticastBindMem", 12010,                                           \
+      (CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t, unsigned long long))  \
+    X(multicast_bind_v2, cuMulticastBindMem_v2, "cuMulticastBindMem", 13010,                                     \
+      (CUmemGenericAllocationHandle, CUdevice, size_t, CUmemGenericAllocationHandle, size_t, size_t,             \
+       unsigned long long))                                                                                      \
+    X(multicast_bind_address, cuMulticastBindAddr, "cuMulticastBindAddr", 12010,                                 \
+      (CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t, unsigned long long))                           \
+    X(multicast_bind_address_v2, cuMulticastBindAddr_v2, "cuMulticastBindAddr", 13010,                           \
+      (CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t, unsigned long long))                 \
+    X(multicast_unbind, cuMulticastUnbind, "cuMulticastUnbind", 12010,                                           \
+      (CUmemGenericAllocationHandle, CUdevice, size_t, size_t))                                                  \
     X(pointer_attribute, cuPointerGetAttribute, "cuPointerGetAttribute", 4000,                                   \
       (void *, CUpointer_attribute, CUdeviceptr))                                                                \
     X(pointer_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", 7000,                                \
