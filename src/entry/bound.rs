@@ -83,10 +83,10 @@ pub(super) unsafe fn map_array(
             physical.attach(before);
         }
         let perhaps = count > 1 && region.holder != NOBODY;
-        match pin {
-            Some(pin) if code == SUCCESS || perhaps => physical.bind(pin, region, this),
-            Some(pin) => gate::gone(process, physical.unpin(pin)),
-            None => {}
+        if let Some(pin) = pin {
+            let bound = code == SUCCESS || perhaps;
+            let gone = if bound { physical.bind(pin, region, this) } else { physical.unpin(pin) };
+            gate::gone(process, gone);
         }
     }
     code
@@ -141,7 +141,7 @@ fn bound(
             continue;
         }
         let gpu = device.map_or(pin.gpu, |device| process.gpus.by_device(process, call.driver, device));
-        physical.bind(pin, bytes_of(holder, gpu, offset as u64 + from, to - from), 0);
+        gate::gone(process, physical.bind(pin, bytes_of(holder, gpu, offset as u64 + from, to - from), 0));
     }
     if let Some(object) = known {
         gate::gone(process, physical.unpin(object));

@@ -67,10 +67,10 @@ pub(super) unsafe fn map(
     let pin = physical.pin(handle);
     // SAFETY: the caller's own arguments.
     let code = unsafe { next(address, bytes, offset, handle, flags) };
-    match pin {
-        Some(pin) if code == SUCCESS => physical.mapped(address, bytes as u64, pin),
-        Some(pin) => gate::gone(call.process, physical.unpin(pin)),
-        None => {}
+    if let Some(pin) = pin {
+        let mapped = code == SUCCESS;
+        let gone = if mapped { physical.mapped(address, bytes as u64, pin) } else { physical.unpin(pin) };
+        gate::gone(call.process, gone);
     }
     code
 }
@@ -79,10 +79,11 @@ type Unmap = unsafe extern "C" fn(CUdeviceptr, usize) -> Code;
 
 /// `cuMemUnmap`: of everything mapped in the range.
 pub(super) unsafe fn unmap(call: &Call, next: Unmap, address: CUdeviceptr, bytes: usize) -> Code {
+    let unmapping = call.process.physical.unmapping(address, bytes as u64);
     // SAFETY: the caller's own arguments.
     let code = unsafe { next(address, bytes) };
     if code == SUCCESS {
-        gate::gone(call.process, call.process.physical.unmapped(address, bytes as u64));
+        gate::gone(call.process, call.process.physical.unmapped(unmapping));
     }
     code
 }

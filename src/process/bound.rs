@@ -18,6 +18,13 @@ pub struct Region {
     pub to: [u64; 3],
 }
 
+impl Region {
+    /// Whether nothing lies in it.
+    pub fn is_empty(&self) -> bool {
+        (0..3).any(|axis| self.from[axis] >= self.to[axis])
+    }
+}
+
 /// A box and what is bound there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
@@ -45,12 +52,9 @@ impl Bindings {
         self.boxes.is_empty()
     }
 
-    /// Puts a binding in; those in the same place stay.
+    /// Puts a binding in, whose region is not empty; those in the same place stay.
     pub fn insert(&mut self, binding: Binding) {
         let Region { holder, part, from, to } = binding.region;
-        if (0..3).any(|axis| from[axis] >= to[axis]) {
-            return;
-        }
         for axis in 0..3 {
             self.longest[axis] = self.longest[axis].max(to[axis] - from[axis]);
         }
@@ -62,7 +66,7 @@ impl Bindings {
     /// `cut` is told the piece once for each box that this makes more.
     pub fn take(&mut self, region: &Region, call: Option<u64>, mut cut: impl FnMut(u64)) -> Vec<Binding> {
         let Region { holder, part, from, to } = *region;
-        if (0..3).any(|axis| from[axis] >= to[axis]) {
+        if region.is_empty() {
             return Vec::new();
         }
         let first = [0, 1, 2].map(|axis| from[axis].saturating_sub(self.longest[axis]));

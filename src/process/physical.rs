@@ -31,6 +31,8 @@ struct Piece {
 struct Mapping {
     bytes: u64,
     piece: u64,
+    /// Tells it from one that another thread makes at the same address.
+    number: u64,
 }
 
 /// See the module. Thread-safe.
@@ -64,6 +66,10 @@ pub struct Pin {
 #[must_use]
 pub struct Detached(Vec<Binding>);
 
+/// Mappings that a call on its way is about to undo.
+#[must_use]
+pub struct Unmapping(Vec<(u64, u64)>);
+
 impl Physical {
     /// `handle` was created on `gpu` and is charged `bytes`.
     pub fn created(&self, handle: u64, gpu: &'static Gpu, bytes: u64) {
@@ -96,6 +102,8 @@ impl Physical {
         let last = match state.pieces.get_mut(&piece) {
             Some(piece) => {
                 piece.references = piece.references.saturating_sub(1);
+                // Kept until the driver has answered: another thread may unmap the rest of it meanwhile.
+                piece.mappings += 1;
                 piece.references == 0
             }
             None => true,
@@ -112,6 +120,7 @@ impl Physical {
         let Some(name) = release.piece else { return };
         if let Some(piece) = state.pieces.get_mut(&name) {
             piece.references += 1;
+            piece.mappings = piece.mappings.saturating_sub(1);
         }
         if release.last {
             state.handles.insert(release.handle, name);
@@ -121,8 +130,8 @@ impl Physical {
     /// The driver released it; answers what is gone by that.
     pub fn released(&self, release: Release) -> Vec<Gone> {
         let mut gone = Vec::new();
-        if let Some(piece) = release.piece.filter(|_| release.last) {
-            self.lock().bury(piece, &mut gone);
+        if let Some(piece) = release.piece {
+            self.lock().let_go(piece, &mut gone);
         }
         gone
     }
@@ -150,20 +159,32 @@ impl Physical {
     }
 
     /// The driver refused; answers what is gone, if nothing else has kept it meanwhile.
-    pub fn unpin(&self, pin: Pin) -> Option<Gone> {
+    pub fn unpin(&self, pin: Pin) -> Vec<Gone> {
         let mut gone = Vec::new();
         self.lock().let_go(pin.piece, &mut gone);
-        gone.pop()
+        gone
     }
 
-    /// What was pinned is mapped at `address`.
-    pub fn mapped(&self, address: u64, bytes: u64, pin: Pin) {
-        self.lock().mappings.insert(address, Mapping { bytes, piece: pin.piece });
+    /// What was pinned is mapped at `address`. Answers what is gone by that: another thread's call may just have unmapped
+    /// what was there.
+    pub fn mapped(&self, address: u64, bytes: u64, pin: Pin) -> Vec<Gone> {
+        let mut state = self.lock();
+        let number = state.number();
+        let before = state.mappings.insert(address, Mapping { bytes, piece: pin.piece, number });
+        let mut gone = Vec::new();
+        if let Some(before) = before {
+            state.let_go(before.piece, &mut gone);
+        }
+        gone
     }
 
-    /// What was pinned is bound in `region` by `call`, beside what is bound there.
-    pub fn bind(&self, pin: Pin, region: Region, call: u64) {
+    /// What was pinned is bound in `region` by `call`, beside what is bound there. Nothing can be bound in an empty one.
+    pub fn bind(&self, pin: Pin, region: Region, call: u64) -> Vec<Gone> {
+        if region.is_empty() {
+            return self.unpin(pin);
+        }
         self.lock().bindings.insert(Binding { region, piece: pin.piece, call });
+        Vec::new()
     }
 
     /// Takes what is bound in `region` out (of one call alone where `call` says so) before the driver is asked to unbind it.
@@ -198,15 +219,25 @@ impl Physical {
         self.unbound(Detached(all))
     }
 
-    /// Everything mapped in a range was unmapped; answers what is gone by that.
-    pub fn unmapped(&self, address: u64, bytes: u64) -> Vec<Gone> {
-        let mut state = self.lock();
+    /// What is mapped in a range, before the driver is asked to unmap it.
+    pub fn unmapping(&self, address: u64, bytes: u64) -> Unmapping {
         let end = address.saturating_add(bytes);
-        let starts: Vec<u64> = state.mappings.range(address..end).map(|(start, _)| *start).collect();
+        let state = self.lock();
+        Unmapping(
+            state.mappings.range(address..end).map(|(start, mapping)| (*start, mapping.number)).collect(),
+        )
+    }
+
+    /// It was unmapped; answers what is gone by that. What another thread has mapped there since stays.
+    pub fn unmapped(&self, Unmapping(mappings): Unmapping) -> Vec<Gone> {
+        let mut state = self.lock();
         let mut gone = Vec::new();
-        for start in starts {
-            let Some(mapping) = state.mappings.remove(&start) else { continue };
-            state.let_go(mapping.piece, &mut gone);
+        for (start, number) in mappings {
+            if state.mappings.get(&start).is_some_and(|mapping| mapping.number == number)
+                && let Some(mapping) = state.mappings.remove(&start)
+            {
+                state.let_go(mapping.piece, &mut gone);
+            }
         }
         gone
     }
@@ -231,9 +262,13 @@ impl State {
         (address - start < mapping.bytes).then_some(mapping.piece)
     }
 
-    fn enter(&mut self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64) -> u64 {
-        let piece = self.next;
+    fn number(&mut self) -> u64 {
         self.next += 1;
+        self.next
+    }
+
+    fn enter(&mut self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64) -> u64 {
+        let piece = self.number();
         self.pieces.insert(piece, Piece { gpu, bytes, references: 1, mappings: 0 });
         self.handles.insert(handle, piece);
         piece
