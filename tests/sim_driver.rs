@@ -64,6 +64,11 @@ fn multicast_objects_keep_what_is_bound_to_them() {
 }
 
 #[test]
+fn what_is_made_in_a_green_context_is_the_primary_contexts() {
+    check("sim_green", &Machine::new(CARD), &[]);
+}
+
+#[test]
 fn unsafe_calls_break_captures_and_graphs_do_what_was_captured() {
     check("sim_streams", &Machine::new(CARD), &[]);
 }

@@ -42,6 +42,31 @@ static void gives_way(size_t base)
     EXPECT(used(), base);
 }
 
+static void batches(size_t base)
+{
+    CUdeviceptr ptrs[3];
+    size_t sizes[3] = {4 * MIB, 6 * MIB, 8 * MIB}, firsts[2] = {0, 2};
+    CUmemLocation places[2] = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, {CU_MEM_LOCATION_TYPE_HOST, 0}};
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemAllocManaged(&ptrs[i], sizes[i], CU_MEM_ATTACH_GLOBAL));
+        OK(cuMemPrefetchAsync(ptrs[i], sizes[i], i ? CU_DEVICE_CPU : 0, NULL));
+    }
+    EXPECT(used() - base, 4 * MIB);
+    OK(cuMemPrefetchBatchAsync(ptrs, sizes, 3, places, firsts, 2, 0, NULL)); /* the last goes to the host */
+    EXPECT(used() - base, 10 * MIB);
+    OK(cuMemDiscardBatchAsync(ptrs, sizes, 1, 0, NULL));
+    EXPECT(used() - base, 6 * MIB);
+    OK(cuMemDiscardAndPrefetchBatchAsync(ptrs, sizes, 3, places, firsts, 1, 0, NULL));
+    EXPECT(used() - base, 18 * MIB);
+    EXPECT(cuMemPrefetchBatchAsync(ptrs, sizes, 3, places, firsts, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemPrefetchBatchAsync(ptrs, sizes, 2, places, firsts, 2, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemDiscardBatchAsync(NULL, sizes, 1, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < 3; i++)
+        OK(cuMemFree_v2(ptrs[i]));
+    EXPECT(cuMemDiscardBatchAsync(ptrs, sizes, 1, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(used(), base);
+}
+
 static void advice_is_remembered(void)
 {
     CUdeviceptr ptr;
@@ -131,6 +156,7 @@ int main(int argc, char **argv)
     resident_by_touch(base);
     gives_way(base);
     advice_is_remembered();
+    batches(base);
     pinned(base);
     attributes_of_nothing();
     EXPECT(used(), base);

@@ -16,19 +16,31 @@ STACK_OF_THREAD size_t depth, room;
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
-struct sim_context *sim_context_of(CUcontext handle)
+/* A context as it was made current: perhaps a green one. */
+static struct sim_context *named(CUcontext handle)
 {
     return sim_handle_is(handle, SIM_CONTEXT) ? (struct sim_context *)handle : NULL;
 }
 
-struct sim_context *sim_current_or_null(void) { return depth ? stack[depth - 1] : NULL; }
+static struct sim_context *behind(struct sim_context *context)
+{
+    return context && context->base ? context->base : context;
+}
+
+static struct sim_context *top(void) { return depth ? stack[depth - 1] : NULL; }
+
+struct sim_context *sim_context_of(CUcontext handle) { return behind(named(handle)); }
+
+struct sim_context *sim_current_or_null(void) { return behind(top()); }
+
+struct sim_context *sim_current_green(void) { return depth && top()->base ? top() : NULL; }
 
 CUresult sim_current(struct sim_context **context)
 {
     *context = sim_current_or_null();
     if (!*context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return (*context)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return top()->alive && (*context)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 struct sim_context *sim_primary(CUdevice device)
@@ -176,8 +188,8 @@ static CUresult destroy(CUcontext handle)
 {
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_context *context = sim_context_of(handle);
-    if (!context || context->primary || !context->alive)
+    struct sim_context *context = named(handle);
+    if (!context || context->base || context->primary || !context->alive)
         return CUDA_ERROR_INVALID_CONTEXT;
     end_life(context);
     if (sim_current_or_null() == context)
@@ -218,7 +230,7 @@ SIM_EXPORT(cuCtxDestroy_v2, (CUcontext context), destroy(context))
 
 /* ---- the primary contexts --------------------------------------------------------------------------- */
 
-static CUresult retain(CUcontext *out, CUdevice device)
+CUresult sim_primary_retain(CUcontext *out, CUdevice device)
 {
     int card = sim_device_card(device);
     if (!out)
@@ -240,7 +252,7 @@ static CUresult retain(CUcontext *out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-static CUresult release(CUdevice device)
+CUresult sim_primary_release(CUdevice device)
 {
     int card = sim_device_card(device);
     if (card < 0)
@@ -289,9 +301,9 @@ static CUresult get_state(CUdevice device, unsigned *flags, int *active)
     return CUDA_SUCCESS;
 }
 
-SIM_EXPORT(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device), retain(out, device))
-SIM_EXPORT(cuDevicePrimaryCtxRelease, (CUdevice device), release(device))
-SIM_EXPORT(cuDevicePrimaryCtxRelease_v2, (CUdevice device), release(device))
+SIM_EXPORT(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device), sim_primary_retain(out, device))
+SIM_EXPORT(cuDevicePrimaryCtxRelease, (CUdevice device), sim_primary_release(device))
+SIM_EXPORT(cuDevicePrimaryCtxRelease_v2, (CUdevice device), sim_primary_release(device))
 SIM_EXPORT(cuDevicePrimaryCtxReset, (CUdevice device), reset(device))
 SIM_EXPORT(cuDevicePrimaryCtxReset_v2, (CUdevice device), reset(device))
 SIM_EXPORT(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), set_flags(device, flags))
@@ -307,12 +319,12 @@ static CUresult usable(const struct sim_context *context)
 {
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return context->alive || context->primary ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (context->base ? context->alive && context->base->alive : context->alive) || context->primary ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 static CUresult set_current(CUcontext handle)
 {
-    struct sim_context *context = sim_context_of(handle);
+    struct sim_context *context = named(handle);
     if (!handle) {
         depth -= depth > 0;
         return CUDA_SUCCESS;
@@ -328,7 +340,7 @@ static CUresult set_current(CUcontext handle)
 
 static CUresult push_current(CUcontext handle)
 {
-    struct sim_context *context = sim_context_of(handle);
+    struct sim_context *context = named(handle);
     CUresult result = usable(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -349,7 +361,7 @@ static CUresult get_current(CUcontext *out)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (CUcontext)sim_current_or_null();
+    *out = (CUcontext)top();
     return CUDA_SUCCESS;
 }
 
@@ -387,8 +399,8 @@ SIM_API CUresult cuCtxDetach(CUcontext handle)
 {
     SIM_ENTER(cuCtxDetach);
     SIM_LOCKED();
-    struct sim_context *context = sim_context_of(handle);
-    if (!context || !context->alive || context->primary || sim_current_or_null() != context)
+    struct sim_context *context = named(handle);
+    if (!context || !context->alive || context->primary || context->base || top() != context)
         return CUDA_ERROR_INVALID_CONTEXT;
     return --context->retained ? CUDA_SUCCESS : destroy(handle);
 }

@@ -61,6 +61,9 @@ typedef enum CUresult {
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
     CUDA_ERROR_CAPTURED_EVENT = 907,
     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+    CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
+    CUDA_ERROR_STREAM_DETACHED = 917,
     CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
@@ -70,6 +73,8 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr_v1; /* of the interface before 3.2 */
 typedef struct CUctx_st *CUcontext;
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUlib_st *CUlibrary;
@@ -121,6 +126,29 @@ typedef enum CUlimit {
     CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 6,
     CU_LIMIT_COUNT = 7,
 } CUlimit;
+
+typedef enum CUdevResourceType {
+    CU_DEV_RESOURCE_TYPE_INVALID = 0,
+    CU_DEV_RESOURCE_TYPE_SM = 1,
+} CUdevResourceType;
+
+/* What a green context is given of its device. */
+typedef struct CUdevResource {
+    CUdevResourceType type;
+    unsigned char internal[92];
+    union {
+        struct {
+            unsigned smCount, minSmPartitionSize, smCoscheduledAlignment, flags;
+        } sm;
+        unsigned char room[40];
+    };
+    struct CUdevResource *nextResource;
+} CUdevResource;
+
+enum {
+    CU_GREEN_CTX_NONE = 0,
+    CU_GREEN_CTX_DEFAULT_STREAM = 1,
+};
 
 /* ---- plain memory ----------------------------------------------------------------------- */
 
@@ -594,6 +622,7 @@ _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "CUDA_ARRAY_DESCRIPTOR");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
+_Static_assert(sizeof(CUdevResource) == 144, "CUdevResource");
 _Static_assert(sizeof(CUDA_ARRAY_SPARSE_PROPERTIES) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
 _Static_assert(sizeof(CUarrayMapInfo) == 96, "CUarrayMapInfo");
 _Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");

@@ -21,6 +21,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device);
 CUresult cuDeviceGetName(char *name, int len, CUdevice device);
 CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from, CUdevice to);
 CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice device);
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *out, CUdevResourceType type);
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_format format, unsigned channels, CUdevice device);
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
@@ -132,6 +133,13 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t count, CUmemLocation *places,
+                                           size_t *firsts, size_t place_count, unsigned long long flags,
+                                           CUstream stream);
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t count, unsigned long long flags,
+                                CUstream stream);
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *ptrs, size_t *sizes, size_t count, CUmemLocation *places, size_t *firsts,
+                                 size_t place_count, unsigned long long flags, CUstream stream);
 CUresult cuMemPrefetchAsync(CUdeviceptr ptr, size_t bytes, CUdevice device, CUstream stream);
 CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr ptr, size_t bytes, CUdevice device, CUstream stream);
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream);
@@ -277,6 +285,21 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, unsigne
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray mipmap,
                                                CUdevice device);
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUmipmappedArray mipmap);
+
+/* Green contexts */
+CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx green);
+CUresult cuCtxGetDevResource(CUcontext context, CUdevResource *out, CUdevResourceType type);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *out, CUdevResource *resources, unsigned count);
+CUresult cuDevSmResourceSplitByCount(CUdevResource *out, unsigned *count, const CUdevResource *input,
+                                     CUdevResource *rest, unsigned flags, unsigned least);
+CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device, unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *out, CUdevResourceType type);
+CUresult cuGreenCtxGetId(CUgreenCtx green, unsigned long long *id);
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event);
+CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx green, unsigned flags, int priority);
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event);
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green);
 
 /* Multicast */
 CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle multicast, CUdevice device);

@@ -88,6 +88,47 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUmemLocation place, uns
     return sim_work(stream, run_prefetch, &prefetch, sizeof prefetch);
 }
 
+/* ---- batches ------------------------------------------------------------------------------------- */
+
+static CUresult run_discard(const void *args)
+{
+    const struct prefetch *range = args;
+    struct sim_region *region = region_of(range->ptr, range->bytes);
+    if (!region)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_managed_evict(region, range->ptr - region->base, range->bytes);
+    return CUDA_SUCCESS;
+}
+
+/* Prefetches ranges, each to the last place whose first range is not behind it; without places discards alone. */
+static CUresult batch(const CUdeviceptr *ptrs, const size_t *sizes, size_t count, bool discard,
+                      const CUmemLocation *places, const size_t *firsts, size_t place_count, unsigned long long flags,
+                      CUstream stream)
+{
+    CUresult result = sim_stream_check(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!sim_spec()->managed)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!ptrs || !sizes || !count || flags || (place_count && (!places || !firsts || firsts[0])) || place_count > count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < place_count && result == CUDA_SUCCESS; i++) {
+        bool in_order = firsts[i] < count && (!i || firsts[i] > firsts[i - 1]);
+        result = in_order ? place_check(places[i]) : CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = region_of(ptrs[i], sizes[i]) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0, place = 0; i < count && result == CUDA_SUCCESS; i++) {
+        place += place + 1 < place_count && firsts[place + 1] == i;
+        struct prefetch range = {ptrs[i], sizes[i], place_count ? places[place] : (CUmemLocation){0}};
+        if (discard)
+            result = sim_work(stream, run_discard, &range, sizeof range);
+        if (place_count && result == CUDA_SUCCESS)
+            result = sim_work(stream, run_prefetch, &range, sizeof range);
+    }
+    return result;
+}
+
 /* ---- advice ---------------------------------------------------------------------------------------- */
 
 static CUresult advise(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUmemLocation place)
@@ -202,6 +243,20 @@ SIM_EXPORT(cuMemPrefetchAsync_v2, (CUdeviceptr ptr, size_t bytes, CUmemLocation 
 SIM_EXPORT(cuMemPrefetchAsync_v2_ptsz,
            (CUdeviceptr ptr, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream),
            prefetch(ptr, bytes, place, flags, sim_ptsz(stream)))
+
+#define RANGES CUdeviceptr *ptrs, size_t *sizes, size_t count
+#define PLACES CUmemLocation *places, size_t *firsts, size_t place_count
+#define BATCH(name, parameters, discard, ...)                                                                         \
+    SIM_EXPORT(name, parameters, batch(ptrs, sizes, count, discard, __VA_ARGS__, flags, stream))                      \
+    SIM_EXPORT(name##_ptsz, parameters, batch(ptrs, sizes, count, discard, __VA_ARGS__, flags, sim_ptsz(stream)))
+
+/* No place at all is refused: it counts as more of them than there are ranges. */
+BATCH(cuMemPrefetchBatchAsync, (RANGES, PLACES, unsigned long long flags, CUstream stream), false, places, firsts,
+      place_count ? place_count : SIZE_MAX)
+BATCH(cuMemDiscardAndPrefetchBatchAsync, (RANGES, PLACES, unsigned long long flags, CUstream stream), true, places,
+      firsts, place_count ? place_count : SIZE_MAX)
+BATCH(cuMemDiscardBatchAsync, (RANGES, unsigned long long flags, CUstream stream), true, NULL, NULL, 0)
+
 SIM_EXPORT(cuMemAdvise, (CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevice device),
            advise(ptr, bytes, advice, place_of(device)))
 SIM_EXPORT(cuMemAdvise_v2, (CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUmemLocation place),

@@ -119,6 +119,7 @@ enum sim_kind {
     SIM_GRAPH,
     SIM_GRAPH_EXEC,
     SIM_GRAPH_NODE,
+    SIM_RESOURCE_DESC,
     SIM_OTHER, /* anything that a part wants to tell from garbage */
 };
 
@@ -136,6 +137,7 @@ struct sim_resource {
 
 struct sim_heap;
 struct sim_context {
+    struct sim_context *base; /* of a green context: the primary context in which everything is; of others NULL */
     CUdevice device;
     unsigned card_index;
     struct sim_card *card;
@@ -160,12 +162,16 @@ struct sim_context {
 CUresult sim_current(struct sim_context **context);
 /* The same without judging: NULL when there is none, possibly a dead one. */
 struct sim_context *sim_current_or_null(void);
-/* `handle` as a context (NULL: not one), dead or alive. */
+/* The green context that is current, or NULL. */
+struct sim_context *sim_current_green(void);
+/* `handle` as a context (NULL: not one), dead or alive; a green one as the primary context it is in. */
 struct sim_context *sim_context_of(CUcontext handle);
 void sim_resource_add(struct sim_context *context, struct sim_resource *resource);
 void sim_resource_remove(struct sim_resource *resource);
 /* The primary context of a device if it is alive. */
 struct sim_context *sim_primary(CUdevice device);
+CUresult sim_primary_retain(CUcontext *out, CUdevice device);
+CUresult sim_primary_release(CUdevice device);
 
 /* ---- heap.c: addresses and what lies there --------------------------------------------------- */
 

@@ -25,7 +25,7 @@ CUresult sim_stream_object(CUstream handle, struct sim_context **context, struct
         return CUDA_ERROR_INVALID_HANDLE;
     *stream = (struct sim_stream *)handle;
     *context = (*stream)->context;
-    return CUDA_SUCCESS;
+    return (*stream)->green && !(*stream)->green->alive ? CUDA_ERROR_STREAM_DETACHED : CUDA_SUCCESS;
 }
 
 CUresult sim_stream_check(CUstream handle)
@@ -49,18 +49,16 @@ static void destroy_resource(struct sim_resource *resource)
     free(stream);
 }
 
-static CUresult create(CUstream *out, unsigned flags, int priority)
+CUresult sim_stream_new(CUstream *out, struct sim_context *context, struct sim_context *green, unsigned flags,
+                        int priority)
 {
-    struct sim_context *context;
-    CUresult result = sim_current(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
     if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     stream->context = context;
+    stream->green = green;
     stream->flags = flags;
     stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     stream->id = ++last_id;
@@ -69,6 +67,13 @@ static CUresult create(CUstream *out, unsigned flags, int priority)
     sim_handle_add(stream, SIM_STREAM);
     *out = (CUstream)stream;
     return CUDA_SUCCESS;
+}
+
+static CUresult create(CUstream *out, unsigned flags, int priority)
+{
+    struct sim_context *context;
+    CUresult result = sim_current(&context);
+    return result == CUDA_SUCCESS ? sim_stream_new(out, context, sim_current_green(), flags, priority) : result;
 }
 
 static CUresult destroy(CUstream handle)
@@ -102,6 +107,12 @@ static CUresult synchronize(CUstream handle, bool settle)
     return result;
 }
 
+/* The green context of a stream: that of the thread for the streams that have none of their own. */
+static struct sim_context *green_of(const struct sim_stream *stream)
+{
+    return stream && stream->context ? stream->green : sim_current_green();
+}
+
 enum property { FLAGS, PRIORITY, ID, DEVICE, CONTEXT };
 
 static CUresult get(CUstream handle, enum property property, void *out)
@@ -127,19 +138,37 @@ static CUresult get(CUstream handle, enum property property, void *out)
         *(CUdevice *)out = context->device;
         break;
     case CONTEXT:
-        *(CUcontext *)out = (CUcontext)context;
+        *(CUcontext *)out = (CUcontext)(green_of(stream) ? green_of(stream) : context);
         break;
     }
     return CUDA_SUCCESS;
 }
 
-/* There are no green contexts here. */
-static CUresult get_context_v2(CUstream stream, CUcontext *context, void **green)
+/* A green context and the context that stands for it have one handle. */
+static CUresult get_green(CUstream handle, CUgreenCtx *green)
 {
-    CUresult result = get(stream, CONTEXT, context);
-    if (result == CUDA_SUCCESS && green)
-        *green = NULL;
-    return result;
+    struct sim_context *context;
+    struct sim_stream *stream;
+    CUresult result = sim_stream_object(handle, &context, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!green)
+        return CUDA_ERROR_INVALID_VALUE;
+    *green = (CUgreenCtx)green_of(stream);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_context_v2(CUstream handle, CUcontext *out, CUgreenCtx *green)
+{
+    struct sim_context *context;
+    struct sim_stream *stream;
+    CUresult result = sim_stream_object(handle, &context, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (CUcontext)context;
+    return green ? get_green(handle, green) : CUDA_SUCCESS;
 }
 
 /* ---- functions of the host in stream order --------------------------------------------------------- */
@@ -216,8 +245,9 @@ BOTH(cuStreamGetPriority, (CUstream stream, int *out), get(stream, PRIORITY, out
 BOTH(cuStreamGetId, (CUstream stream, unsigned long long *out), get(stream, ID, out), get(sim_ptsz(stream), ID, out))
 BOTH(cuStreamGetDevice, (CUstream stream, CUdevice *out), get(stream, DEVICE, out), get(sim_ptsz(stream), DEVICE, out))
 BOTH(cuStreamGetCtx, (CUstream stream, CUcontext *out), get(stream, CONTEXT, out), get(sim_ptsz(stream), CONTEXT, out))
-BOTH(cuStreamGetCtx_v2, (CUstream stream, CUcontext *out, void **green), get_context_v2(stream, out, green),
+BOTH(cuStreamGetCtx_v2, (CUstream stream, CUcontext *out, CUgreenCtx *green), get_context_v2(stream, out, green),
      get_context_v2(sim_ptsz(stream), out, green))
+SIM_EXPORT(cuStreamGetGreenCtx, (CUstream stream, CUgreenCtx *green), get_green(stream, green))
 BOTH(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), launch_host(stream, function, data),
      launch_host(sim_ptsz(stream), function, data))
 BOTH(cuStreamAddCallback, (CUstream stream, CUstreamCallback callback, void *data, unsigned flags),

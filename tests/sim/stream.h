@@ -20,6 +20,7 @@ struct sim_capture {
 struct sim_stream {
     struct sim_resource resource; /* of its context; unused in a per-thread stream */
     struct sim_context *context;  /* NULL in a per-thread stream: whichever is current */
+    struct sim_context *green;    /* the green context it was made in, or NULL */
     unsigned flags;
     int priority;
     unsigned long long id;
@@ -44,6 +45,9 @@ struct sim_event {
 struct sim_stream *sim_thread_stream(void);
 /* The object behind a handle; NULL for the legacy stream. INVALID_HANDLE for garbage. */
 CUresult sim_stream_object(CUstream handle, struct sim_context **context, struct sim_stream **stream);
+/* Makes a stream in a context, or in a green context that stands for it. */
+CUresult sim_stream_new(CUstream *out, struct sim_context *context, struct sim_context *green, unsigned flags,
+                        int priority);
 /* Forgets a capture in every stream and event that takes part in it. */
 void sim_capture_forget(struct sim_capture *capture);
 /* A stream or event dies: what it means for captures. */
