@@ -44,7 +44,7 @@ macro_rules! handles {
     )*};
 }
 handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, nvmlDevice_t);
-handles!(CUgraph, CUgraphNode, CUgraphExec);
+handles!(CUgraph, CUgraphNode, CUgraphExec, CUgreenCtx);
 
 /// A physical allocation of the virtual memory interface.
 pub type CUmemGenericAllocationHandle = c_ulonglong;

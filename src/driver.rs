@@ -75,6 +75,10 @@ driver_functions! {
     fn ctx_pop = c"cuCtxPopCurrent_v2" | c"cuCtxPopCurrent" (context: *mut CUcontext);
     /// `cuDevicePrimaryCtxGetState`: whether the device's primary context is up.
     fn primary_state = c"cuDevicePrimaryCtxGetState" (device: CUdevice, flags: *mut c_uint, active: *mut c_int);
+    /// `cuDevicePrimaryCtxRetain`.
+    fn primary_retain = c"cuDevicePrimaryCtxRetain" (context: *mut CUcontext, device: CUdevice);
+    /// `cuDevicePrimaryCtxRelease`.
+    fn primary_release = c"cuDevicePrimaryCtxRelease_v2" | c"cuDevicePrimaryCtxRelease" (device: CUdevice);
     /// `cuDeviceGetCount`: the devices visible to this process.
     fn device_count = c"cuDeviceGetCount" (count: *mut c_int);
     /// `cuDeviceGetUuid`; version 2 answers a MIG slice's own UUID.

@@ -48,6 +48,7 @@ fn try_make(call: &Call, place: &Place, bytes: u64) -> Result<CUdeviceptr, Code>
         let _ = unsafe { api.mem_free(address) };
         return Err(code);
     }
+    let context = call.process.contexts.lasting(call.process, call.driver, context);
     let piece = Piece::new(bytes, place.gpu, device, place.context, context, call.driver);
     call.process.lazy.insert(call.process, address, piece);
     Ok(address)

@@ -3,6 +3,8 @@
 //! NVIDIA's runtime gets its primary context through a private table, so a context may exist that no hook saw
 //! being made: it is met at the first hooked call that finds it current, and charged then.
 
+mod green;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -57,6 +59,7 @@ pub struct Dying {
 /// See the module.
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
+    greens: green::Greens,
     any_gone: AtomicBool,
     /// The ids of contexts that are gone and whose memory is still being forgotten: nobody may have them yet.
     retiring: Mutex<Vec<ContextId>>,
@@ -77,6 +80,7 @@ impl Default for Contexts {
     fn default() -> Contexts {
         Contexts {
             entries: Mutex::default(),
+            greens: green::Greens::default(),
             any_gone: AtomicBool::new(false),
             retiring: Mutex::default(),
             first: Default::default(),
@@ -142,14 +146,18 @@ impl Contexts {
         {
             return Some(last.place);
         }
-        let place = self.find(handle, driver).or_else(|| self.meet(process, driver, api, context, None))?;
+        let place = self
+            .find(handle, driver)
+            .or_else(|| self.of_green(process, driver, handle))
+            .or_else(|| self.meet(process, driver, api, context, None))?;
         thread.last.set(Some(Last { handle, driver, generation, place }));
         Some(place)
     }
 
     /// Where a request in `context` lands, which need not be current.
     pub fn of(&self, process: &Process, driver: usize, context: CUcontext) -> Option<Place> {
-        self.find(context as usize, driver).or_else(|| {
+        let found = self.find(context as usize, driver);
+        found.or_else(|| self.of_green(process, driver, context as usize)).or_else(|| {
             self.made(process, driver, context, false);
             self.find(context as usize, driver)
         })

@@ -34,6 +34,8 @@ struct player {
     uint64_t dice;
     struct thing things[MOST];
     CUcontext contexts[CONTEXTS];
+    CUgreenCtx green;
+    CUcontext stand_in; /* for the green context: what is made there is of context 0 */
     int current, number;
     char trace[64][96];
     unsigned long traced;
@@ -382,6 +384,24 @@ static void forget_context(struct player *me, int context) {
         if (me->things[i].kind != NONE && me->things[i].context == context) me->things[i].kind = NONE;
 }
 
+/* A green context comes or goes. */
+static void green(struct player *me) {
+    CUdevResource all;
+    CUdevResourceDesc desc;
+    CUresult code;
+    if (me->green) {
+        code = cu.green_destroy(me->green);
+        note(me, "destroy green -> %d", code);
+        if (!code) me->green = NULL;
+        return;
+    }
+    if (cu.device_resource(0, &all, CU_DEV_RESOURCE_TYPE_SM) || cu.resource_desc(&desc, &all, 1)) return;
+    code = cu.green_create(&me->green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+    note(me, "green -> %d", code);
+    if (code) me->green = NULL;
+    else while (cu.green_context(&me->stand_in, me->green)) continue;
+}
+
 /* Contexts come, go and take turns. Number 0 is the primary one; with several threads nobody resets it. */
 static void contexts(struct player *me, int alone) {
     int which = (int)below(me, CONTEXTS);
@@ -405,8 +425,9 @@ static void contexts(struct player *me, int alone) {
         forget_context(me, 0);
         while (cu.primary_retain(&me->contexts[0], 0)) continue;
     }
+    if (!which && below(me, 2)) green(me);
     if (me->contexts[which]) {
-        cu.ctx_set(me->contexts[which]);
+        cu.ctx_set(!which && me->green && below(me, 2) ? me->stand_in : me->contexts[which]);
         me->current = which;
     }
 }
@@ -419,7 +440,7 @@ static const char *const fallible[] = {
     "cuPointerGetAttribute", "cuStreamSynchronize", "cuCtxSynchronize", "cuCtxCreate_v2", "cuCtxDestroy_v2",
     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxReset_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
     "cuDeviceGraphMemTrim", "cuDeviceGetGraphMemAttribute", "cuMemMapArrayAsync", "cuMulticastCreate",
-    "cuMulticastBindMem", "cuMulticastUnbind",
+    "cuMulticastBindMem", "cuMulticastUnbind", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cuCtxFromGreenCtx",
 };
 
 static void step(struct player *me, int alone) {

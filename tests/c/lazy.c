@@ -109,6 +109,11 @@ static void managed_only(void) {
     say("prefetch", CU(cuMemPrefetchAsync, (CUdeviceptr, size_t, CUdevice, CUstream))(address, size, 0, NULL));
     say("prefetch_ptsz", CU(cuMemPrefetchAsync_ptsz, (CUdeviceptr, size_t, CUdevice, CUstream))(address, size, 0, NULL));
     say("prefetch_v2", CU(cuMemPrefetchAsync_v2, (CUdeviceptr, size_t, CUmemLocation, unsigned, CUstream))(address, size, device, 0, NULL));
+    size_t first = 0, whole = size;
+    say("prefetch batch", CU(cuMemPrefetchBatchAsync, (CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream))(&address, &whole, 1, &device, &first, 1, 0, NULL));
+    say("discard batch", CU(cuMemDiscardBatchAsync_ptsz, (CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream))(&address, &whole, 1, 0, NULL));
+    say("discard and prefetch batch", CU(cuMemDiscardAndPrefetchBatchAsync, (CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream))(&address, &whole, 1, &device, &first, 1, 0, NULL));
+    say("batch of none", CU(cuMemPrefetchBatchAsync, (CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream))(NULL, NULL, 1, &device, &first, 1, 0, NULL));
     say("advise", CU(cuMemAdvise, (CUdeviceptr, size_t, CUmem_advise, CUdevice))(address, size, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
     say("advise_v2", CU(cuMemAdvise_v2, (CUdeviceptr, size_t, CUmem_advise, CUmemLocation))(address, size, CU_MEM_ADVISE_SET_READ_MOSTLY, device));
     say("range", CU(cuMemRangeGetAttribute, (void *, size_t, CUmem_range_attribute, CUdeviceptr, size_t))(&value, sizeof value, which, address, size));
@@ -119,6 +124,11 @@ static void managed_only(void) {
     say("own managed is", CU(cuPointerGetAttribute, (void *, CUpointer_attribute, CUdeviceptr))(&one, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed));
     printf("own managed is %u\n", one);
     say("own managed prefetch", CU(cuMemPrefetchAsync, (CUdeviceptr, size_t, CUdevice, CUstream))(managed, size, 0, NULL));
+    say("own managed batch", CU(cuMemPrefetchBatchAsync_ptsz, (CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream))(&managed, &whole, 1, &device, &first, 1, 0, NULL));
+    CUdeviceptr both[] = {managed, address};
+    size_t sizes[] = {size, size};
+    say("a batch of both", CU(cuMemDiscardBatchAsync, (CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream))(both, sizes, 2, 0, NULL));
+    say("own managed discard", CU(cuMemDiscardBatchAsync, (CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream))(&managed, &whole, 1, 0, NULL));
     say("free managed", release(managed));
     say("free", release(address));
     resident("after free");

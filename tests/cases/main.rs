@@ -9,6 +9,7 @@ mod accounting;
 mod bound;
 mod contexts;
 mod graphs;
+mod green;
 mod lifecycle;
 mod managed;
 mod memory_info;

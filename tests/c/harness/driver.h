@@ -96,6 +96,16 @@
       (CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t, unsigned long long))                 \
     X(multicast_unbind, cuMulticastUnbind, "cuMulticastUnbind", 12010,                                           \
       (CUmemGenericAllocationHandle, CUdevice, size_t, size_t))                                                  \
+    X(device_resource, cuDeviceGetDevResource, "cuDeviceGetDevResource", 12040,                                  \
+      (CUdevice, CUdevResource *, CUdevResourceType))                                                            \
+    X(resource_desc, cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", 12040,                              \
+      (CUdevResourceDesc *, CUdevResource *, unsigned))                                                          \
+    X(green_create, cuGreenCtxCreate, "cuGreenCtxCreate", 12040,                                                 \
+      (CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned))                                                     \
+    X(green_destroy, cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, (CUgreenCtx))                                \
+    X(green_context, cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, (CUcontext *, CUgreenCtx))                   \
+    X(green_stream, cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050,                                     \
+      (CUstream *, CUgreenCtx, unsigned, int))                                                                   \
     X(pointer_attribute, cuPointerGetAttribute, "cuPointerGetAttribute", 4000,                                   \
       (void *, CUpointer_attribute, CUdeviceptr))                                                                \
     X(pointer_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", 7000,                                \
