@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::base::{self, text};
 use crate::common::{Machine, Run, cuquota, sim_dir, target_dir, temp_dir};
+use crate::containerd::{self, Root};
 
 /// Where a container sees the simulated cards.
 const CARDS: &str = "/cards";
@@ -27,6 +28,7 @@ pub enum Engine {
     Runc,
     Podman,
     Docker,
+    Containerd,
 }
 
 /// What a container is to be.
@@ -60,6 +62,8 @@ pub struct Boxed<'a> {
     host: &'a Host,
     name: String,
     want: Want,
+    /// Its root, where the engine does not make one.
+    root: OnceLock<Root>,
 }
 
 impl Host {
@@ -75,6 +79,7 @@ impl Host {
             }
             Engine::Podman => podman_image()?,
             Engine::Docker => docker()?,
+            Engine::Containerd => containerd::daemon()?,
         };
         let host = Host { engine, machine: Machine::new("16GiB"), dir: temp_dir("node") };
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -128,7 +133,7 @@ impl Host {
     pub fn container(&self, want: Want) -> Boxed<'_> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("cuquota-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Boxed { host: self, name, want }
+        Boxed { host: self, name, want, root: OnceLock::new() }
     }
 }
 
@@ -170,6 +175,7 @@ impl Boxed<'_> {
                 ]);
                 self.flags(run).arg(self.image()).args(args.to_vec())
             }
+            Engine::Containerd => self.containerd(args),
         };
         run.limit(Duration::from_secs(180))
     }
@@ -191,6 +197,9 @@ impl Boxed<'_> {
                 let mut docker = Command::new(docker_command());
                 docker.args(docker_host()).args(["kill", &self.name]);
                 docker
+            }
+            Engine::Containerd => {
+                containerd::ctr(&["tasks", "kill", "--signal", "KILL", &self.name]).command()
             }
         };
         text(&mut command).expect("a container to kill");
@@ -226,6 +235,16 @@ impl Boxed<'_> {
 
     fn runc_root(&self) -> PathBuf {
         self.host.dir.path().join("runc")
+    }
+
+    /// A configuration as containerd makes it of a Pod's, with the hooks that a CDI device has it put there.
+    fn containerd(&self, args: &[&str]) -> Run {
+        let root = self.root.get_or_init(|| Root::over(&base::rootfs().expect("made before")));
+        let mut spec = self.configuration(args);
+        spec["root"]["path"] = json!(root.path());
+        let file = self.host.dir.path().join(format!("{}.json", self.name));
+        fs::write(&file, spec.to_string()).expect("a configuration");
+        containerd::ctr(&["run", "--rm", "--config"]).arg(file).arg(&self.name)
     }
 
     /// An overlay over the root in a mount namespace of its own, and `runc run` in it.
@@ -311,6 +330,10 @@ impl Drop for Boxed<'_> {
                 .args(docker_host())
                 .args(["rm", "--force", &self.name])
                 .output(),
+            Engine::Containerd => {
+                let _ = containerd::ctr(&["tasks", "delete", "--force", &self.name]).command().output();
+                containerd::ctr(&["containers", "delete", &self.name]).command().output()
+            }
         };
     }
 }

@@ -5,11 +5,13 @@
 mod common;
 
 mod base;
+mod containerd;
 mod engine;
 mod images;
 mod live;
 mod node;
 mod reserves;
+mod rootless;
 mod shipped;
 mod stale;
 mod ways;

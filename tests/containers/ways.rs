@@ -23,6 +23,21 @@ fn podman_with_hooks() {
     assert!(remembered(&host).is_empty(), "poststop leaves nothing: {:?}", remembered(&host));
 }
 
+#[test]
+fn containerd_with_the_hook() {
+    let Some(host) = host(Engine::Containerd) else { return };
+    share_one_card(&host, limited("4GiB"), limited("8GiB"));
+    assert!(remembered(&host).is_empty(), "poststop leaves nothing: {:?}", remembered(&host));
+}
+
+#[test]
+fn containerd_with_ld_so_preload_mounted() {
+    let Some(host) = host(Engine::Containerd) else { return };
+    let (four, eight) =
+        (mounted(&host, "a", "limit = \"4GiB\"\n"), mounted(&host, "b", "limit = \"8GiB\"\n"));
+    share_one_card(&host, four, eight);
+}
+
 /// A specification that `cuquota cdi generate` wrote where engines look, gone when it is dropped.
 struct Specification {
     path: std::path::PathBuf,
