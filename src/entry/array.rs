@@ -50,6 +50,17 @@ unsafe fn granted(
     array: *mut *mut c_void,
     mut ask: impl FnMut() -> Code,
 ) -> Code {
+    // SAFETY: as promised to us.
+    unsafe { granted_by(call, shape, array, &mut ask) }
+}
+
+#[inline(never)]
+unsafe fn granted_by(
+    call: &Call,
+    shape: Option<Shape>,
+    array: *mut *mut c_void,
+    ask: &mut dyn FnMut() -> Code,
+) -> Code {
     let (Some(shape), Some(place)) = (shape.filter(|_| !array.is_null()), call.place()) else { return ask() };
     let charge = match shape.bytes().map(|bytes| gate::reserve(call.process, place.gpu, bytes)).transpose() {
         Ok(charge) => charge,

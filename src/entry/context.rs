@@ -37,6 +37,18 @@ unsafe fn made(
     device: CUdevice,
     mut ask: impl FnMut() -> Code,
 ) -> Code {
+    // SAFETY: as promised to us.
+    unsafe { made_by(call, created, context, device, &mut ask) }
+}
+
+#[inline(never)]
+unsafe fn made_by(
+    call: &Call,
+    created: bool,
+    context: *mut CUcontext,
+    device: CUdevice,
+    ask: &mut dyn FnMut() -> Code,
+) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
@@ -45,7 +57,7 @@ unsafe fn made(
         Err(code) => return code,
     };
     let code = match &charge {
-        Some(charge) => charge.ask(|| call.uncharged(&mut ask)),
+        Some(charge) => charge.ask(|| call.uncharged(&mut *ask)),
         None => call.uncharged(ask),
     };
     // Charged below for what it is, which can only be seen while nothing else is charged for it.

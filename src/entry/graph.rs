@@ -17,7 +17,7 @@ fn made(
     let process = call.process;
     let plan =
         call.api().map(|api| process.graphs.plan(process, call.driver, api, graph)).unwrap_or_default();
-    let code = if uploads { with_memory(call, &plan, ask) } else { ask() };
+    let code = if uploads { with_memory(call, &plan, &mut ask) } else { ask() };
     // SAFETY: the driver wrote it, if it answered success.
     if let (SUCCESS, Some(exec)) = (code, unsafe { exec.as_ref() }) {
         process.graphs.ready(*exec as usize, plan);
@@ -110,7 +110,7 @@ fn given(
     match call.process.graphs.plan_of(exec as usize) {
         // Into a capture, it becomes a part of another graph.
         Some(plan) if !is_captured(call, stream) => {
-            let code = with_memory(call, &plan, ask);
+            let code = with_memory(call, &plan, &mut ask);
             if code == SUCCESS && runs {
                 call.process.graphs.launched(&plan);
             }
@@ -121,7 +121,8 @@ fn given(
 }
 
 /// Reserves what a graph may take, asks the driver, and charges what the graphs' memory then is.
-fn with_memory(call: &Call, plan: &Plan, mut ask: impl FnMut() -> Code) -> Code {
+#[inline(never)]
+fn with_memory(call: &Call, plan: &Plan, ask: &mut dyn FnMut() -> Code) -> Code {
     let process = call.process;
     let mut charges: Vec<Charge> = Vec::with_capacity(plan.needs.len());
     for need in &plan.needs {

@@ -57,6 +57,7 @@ pub(super) fn name(owner: u64) -> CString {
 }
 
 /// A name beside `path`.
+#[inline(never)]
 pub(super) fn beside(path: &CStr, name: &CStr) -> CString {
     let dir = path.to_bytes().rsplitn(2, |byte| *byte == b'/').nth(1).unwrap_or(b".");
     CString::new([dir, b"/", name.to_bytes()].concat()).unwrap_or_default()

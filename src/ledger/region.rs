@@ -64,6 +64,7 @@ impl Region {
     }
 
     /// Takes a slot by the lock on its first byte; behind a guard where a stranger's read lock is on it.
+    #[inline(never)]
     fn take_a_slot(&mut self, file: &File) -> Result<(), Fault> {
         (self.slot, self.owner) = match self.lock_a_slot(file)? {
             Some(taken) => taken,
@@ -108,6 +109,7 @@ impl Region {
     }
 
     /// Whether the owner of a slot is. What cannot be asked is taken to be alive.
+    #[inline(never)]
     pub fn is_alive(&self, file: &File, slot: usize, owner: u64) -> bool {
         let open = |name: &CStr| File::open(&guard::beside(&self.path, name), libc::O_RDONLY);
         guard::is_alive(file, slot, owner, open).unwrap_or(true)
@@ -143,6 +145,7 @@ impl Region {
         self.header().high_water.fetch_max(self.slot as u32 + 1, Ordering::AcqRel);
     }
 
+    #[inline(never)]
     fn write_who_we_are(&self) {
         let me = Me::look();
         let slot = self.own();
@@ -344,9 +347,10 @@ impl Drop for Region {
 
 /// All slots: the free ones first, then those of which somebody has to say whether their owners are dead.
 fn in_order(region: &Region) -> impl Iterator<Item = usize> + use<'_> {
-    [true, false]
-        .into_iter()
-        .flat_map(move |free| (0..SLOTS).filter(move |slot| region.looks_free(*slot) == free))
+    (0..2 * SLOTS)
+        .map(|n| (n % SLOTS, n < SLOTS))
+        .filter(|(slot, free)| region.looks_free(*slot) == *free)
+        .map(|(slot, _)| slot)
 }
 
 /// Clears a slot that the caller has: nothing used, no process.
@@ -367,11 +371,15 @@ fn load(value: &AtomicU64) -> u64 {
 }
 
 /// Bytes into words, NUL padded.
+#[inline(never)]
 fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let mut chunks = bytes.chunks(8);
     for word in words {
         let mut padded = [0; 8];
-        padded.iter_mut().zip(chunks.next().unwrap_or_default()).for_each(|(to, from)| *to = *from);
+        let chunk = chunks.next().unwrap_or_default();
+        if let Some(place) = padded.get_mut(..chunk.len()) {
+            place.copy_from_slice(chunk);
+        }
         word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
     }
 }

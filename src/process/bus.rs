@@ -84,10 +84,10 @@ pub fn place_of(device: CUdevice, buses: &[PciAddress], visibility: Option<&Visi
     let known = by_kernel().or_else(by_environment).or_else(|| by_nvml(*bus));
     known.map_or_else(
         || {
-            let mut before: Vec<_> = buses.iter().filter(|other| *other < bus).collect();
-            before.sort_unstable();
-            before.dedup();
-            BusPlace::AtLeast(before.len() as u32)
+            // Those of different cards.
+            let before =
+                (0..buses.len()).filter(|at| buses[*at] < *bus && !buses[..*at].contains(&buses[*at]));
+            BusPlace::AtLeast(before.count() as u32)
         },
         BusPlace::Known,
     )
