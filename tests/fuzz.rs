@@ -5,7 +5,8 @@
 //!
 //! The new seeds follow `CUQUOTA_FUZZ_SEED`, the same every time without it, so that a test that passed passes again; whoever
 //! wants to find something names another. `CUQUOTA_FUZZ_THREADS` says how many threads they play with at once; without it, one
-//! and four by turns. What several threads find is a race, and the seed alone does not bring it back.
+//! and four by turns; and by turns plain memory is backed on touch. What several threads find is a race, and the seed alone
+//! does not bring it back.
 
 mod common;
 
@@ -16,18 +17,32 @@ use std::time::{Duration, Instant};
 use common::programs::c_program;
 use common::{Container, Machine, Run};
 
-/// A sequence: its seed, steps and threads.
-type Sequence = [u64; 3];
+/// A sequence: its seed, steps and threads, and whether plain memory is backed on touch.
+#[derive(Clone, Copy)]
+struct Sequence {
+    seed: u64,
+    steps: u64,
+    threads: u64,
+    lazy: bool,
+}
 
-/// What is wrong after a sequence, if anything.
-fn wrong([seed, steps, threads]: Sequence) -> Option<String> {
-    // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
-    let (container, machine) = (Container::new("limit = \"4GiB\"\n"), Machine::new("6GiB,context=16MiB"));
-    let arguments = [seed.to_string(), steps.to_string(), threads.to_string()];
-    let run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
-    let said = run.limit(Duration::from_secs(300)).finish();
-    let why = format!("seed {seed}, {steps} steps, {threads} threads: {said}");
-    (!said.status.success() || !said.stderr.is_empty()).then_some(why)
+impl Sequence {
+    /// What is wrong after it, if anything.
+    fn wrong(self) -> Option<String> {
+        let Sequence { seed, steps, threads, lazy } = self;
+        // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
+        let growth = if lazy { "growth = \"lazy\"\nlazy_from = \"1MiB\"\n" } else { "" };
+        let (container, machine) =
+            (Container::new(&format!("limit = \"4GiB\"\n{growth}")), Machine::new("6GiB,context=16MiB"));
+        let arguments = [seed.to_string(), steps.to_string(), threads.to_string()];
+        let mut run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
+        if lazy {
+            run = run.env("FUZZ_LAZY", "1");
+        }
+        let said = run.limit(Duration::from_secs(300)).finish();
+        let why = format!("seed {seed}, {steps} steps, {threads} threads, lazy {lazy}: {said}");
+        (!said.status.success() || !said.stderr.is_empty()).then_some(why)
+    }
 }
 
 #[test]
@@ -35,9 +50,11 @@ fn sequences_that_once_found_something_find_nothing() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus.txt");
     let corpus = fs::read_to_string(corpus).expect("the corpus");
     for line in corpus.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-        let sequence: Sequence = numbers.try_into().unwrap_or_else(|_| panic!("not three numbers: {line}"));
-        assert_eq!(wrong(sequence), None);
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let lazy = words.pop_if(|word| *word == "lazy").is_some();
+        let numbers: Vec<u64> = words.iter().map(|word| word.parse().expect("a number")).collect();
+        let [seed, steps, threads] = numbers[..] else { panic!("not three numbers: {line}") };
+        assert_eq!(Sequence { seed, steps, threads, lazy }.wrong(), None);
     }
 }
 
@@ -49,11 +66,9 @@ fn after_every_step_the_charge_is_what_the_process_holds() {
     while start.elapsed() < Duration::from_secs(seconds) {
         seed += 1;
         let by_turns = if seed.is_multiple_of(2) { 1 } else { 4 };
-        assert_eq!(
-            wrong([seed, 1000, threads.unwrap_or(by_turns)]),
-            None,
-            "add the seed to tests/fuzz/corpus.txt"
-        );
+        let (threads, lazy) = (threads.unwrap_or(by_turns), seed % 4 > 1);
+        let found = Sequence { seed, steps: 1000, threads, lazy }.wrong();
+        assert_eq!(found, None, "add the seed to tests/fuzz/corpus.txt");
     }
 }
 
