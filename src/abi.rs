@@ -120,6 +120,8 @@ pub const LIMIT_MALLOC_HEAP_SIZE: c_int = 2;
 pub const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
 /// `CUdevice_attribute`: `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR`.
 pub const ATTRIBUTE_THREADS_PER_MULTIPROCESSOR: c_int = 39;
+/// `CU_EVENT_DISABLE_TIMING`.
+pub const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_STREAM_PER_THREAD`: the thread's own default stream; smaller numbers are the legacy one.
 pub const PER_THREAD_STREAM: CUstream = 2 as CUstream;
 /// `CUgraphNodeType`: `CU_GRAPH_NODE_TYPE_GRAPH`.

@@ -135,6 +135,14 @@ driver_functions! {
     fn device_pool = c"cuDeviceGetMemPool" (pool: *mut CUmemoryPool, device: CUdevice);
     /// `cuStreamGetCtx`.
     fn stream_context = c"cuStreamGetCtx" (stream: CUstream, context: *mut CUcontext);
+    /// `cuEventCreate`, in the current context.
+    fn event_create = c"cuEventCreate" (event: *mut CUevent, flags: c_uint);
+    /// `cuEventRecord`. Of the stream's context.
+    fn event_record = c"cuEventRecord" (event: CUevent, stream: CUstream);
+    /// `cuEventQuery`: `CUDA_ERROR_NOT_READY` before the stream has come to it. Not allowed while a capture is open.
+    fn event_query = c"cuEventQuery" (event: CUevent);
+    /// `cuEventDestroy`.
+    fn event_destroy = c"cuEventDestroy_v2" (event: CUevent);
     /// `cuStreamIsCapturing`.
     fn stream_is_capturing = c"cuStreamIsCapturing" (stream: CUstream, status: *mut c_int);
     /// `nvmlDeviceGetUUID`.

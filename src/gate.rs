@@ -76,7 +76,7 @@ pub fn reserve<'process>(
     bytes: u64,
 ) -> Result<Charge<'process>, Code> {
     reserve_with(process, gpu, bytes, |round| {
-        (round == 0 && process.pools.trim(process, gpu)).then_some(bytes)
+        (round == 0 && process.leaving.settle(process) | process.pools.trim(process, gpu)).then_some(bytes)
     })
 }
 

@@ -89,6 +89,8 @@ fn gone(call: &Call, array: Option<Array>) {
         call.process.ledger().give_back(index, array.bytes);
     }
     gate::gone(call.process, call.process.physical.holder_gone(array.name));
+    // The driver has waited for what streams had to do with it.
+    call.process.leaving.settle(call.process);
 }
 
 /// A plain array as [`Shape`], from either version of the descriptor.

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::capture::per_thread;
 use super::*;
 use crate::gate;
 use crate::process::bound::Region;
@@ -46,7 +47,8 @@ struct Operation {
 type MapArray = unsafe extern "C" fn(*mut CUarrayMapInfo, c_uint, CUstream) -> Code;
 
 /// `cuMemMapArrayAsync`. Where the driver refuses a list, some of its operations may be done: then what it was to map counts
-/// as mapped, beside what was there, until the place is mapped or unmapped again or its array is gone.
+/// as mapped, beside what was there, until the place is mapped or unmapped again or its array is gone. What is unmapped stays
+/// charged until the stream has come that far.
 pub(super) unsafe fn map_array(
     call: &Call,
     next: MapArray,
@@ -55,7 +57,30 @@ pub(super) unsafe fn map_array(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    let ask = || unsafe { next(list, count, stream) };
+    unsafe { operate(call, list, count, stream, || next(list, count, stream)) }
+}
+
+/// `cuMemMapArrayAsync`, where no stream is the thread's own.
+pub(super) unsafe fn map_array_ptsz(
+    call: &Call,
+    next: MapArray,
+    list: *mut CUarrayMapInfo,
+    count: c_uint,
+    stream: CUstream,
+) -> Code {
+    // SAFETY: the caller's own arguments.
+    unsafe { operate(call, list, count, per_thread(stream), || next(list, count, stream)) }
+}
+
+/// # Safety
+/// `list` is what the driver itself would read `count` of, if there is a context.
+unsafe fn operate(
+    call: &Call,
+    list: *mut CUarrayMapInfo,
+    count: c_uint,
+    stream: CUstream,
+    ask: impl FnOnce() -> Code,
+) -> Code {
     let Some(place) = call.place().filter(|_| !list.is_null()) else { return ask() };
     let (process, physical, arrays) = (call.process, &call.process.physical, &call.process.arrays);
     let this = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -70,25 +95,27 @@ pub(super) unsafe fn map_array(
     };
     let operations: Vec<Operation> = (0..count as usize).map(prepare).collect();
     let code = ask();
+    let mut gone = Vec::new();
     for Operation { array, mut region, pin, before } in operations {
         if code == SUCCESS {
-            gate::gone(process, physical.unbound(before));
+            gone.extend(physical.unbound(before));
             if region.holder == NOBODY {
                 // Made where nobody saw it, it is met here.
                 region.holder = arrays.meet(array, place).name;
             }
             // What an earlier operation of the same list put there.
-            gate::gone(process, physical.unbound(physical.detach(&region, Some(this))));
+            gone.extend(physical.unbound(physical.detach(&region, Some(this))));
         } else {
             physical.attach(before);
         }
         let perhaps = count > 1 && region.holder != NOBODY;
         if let Some(pin) = pin {
             let bound = code == SUCCESS || perhaps;
-            let gone = if bound { physical.bind(pin, region, this) } else { physical.unpin(pin) };
-            gate::gone(process, gone);
+            let let_go = if bound { physical.bind(pin, region, this) } else { physical.unpin(pin) };
+            gate::gone(process, let_go);
         }
     }
+    process.leaving.add(process, call.driver, place, stream, gone);
     code
 }
 

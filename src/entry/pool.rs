@@ -179,7 +179,7 @@ fn reserve(
     let growth = || pool.map_or(bytes, |pool| process.pools.growth(process, pool, bytes).min(bytes));
     gate::reserve_with(process, gpu, bytes, |round| match round {
         0 => Some(growth()),
-        1 if process.pools.trim(process, gpu) => Some(growth()),
+        1 if process.leaving.settle(process) | process.pools.trim(process, gpu) => Some(growth()),
         _ => None,
     })
 }
@@ -322,8 +322,9 @@ pub(super) unsafe fn synchronized(call: &Call, next: Wait, what: *mut c_void) ->
     code
 }
 
-/// The driver has waited: pools may hold less, and a program that only computes may have been asked to trim.
+/// The driver has waited: pools may hold less, physical memory may be unmapped, and a program that only computes may have been asked to trim.
 fn waited(call: &Call) {
+    call.process.leaving.settle(call.process);
     call.process.pools.refresh(call.process, call.driver);
     if !call.process.lazy.is_empty() {
         call.process.tend();

@@ -169,6 +169,11 @@ impl Contexts {
         Some(Place { gpu: entry.gpu, context: entry.id })
     }
 
+    /// Whether a context is there, and not about to be destroyed.
+    pub fn is_there(&self, context: ContextId) -> bool {
+        self.lock().iter().any(|entry| entry.id == context)
+    }
+
     /// The card of a context that is still there.
     #[inline]
     pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
@@ -404,6 +409,7 @@ impl Contexts {
         forget_last();
         for entry in &removed {
             process.lazy.drop_context(process, entry.id);
+            process.leaving.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
             gate::gone(process, arrays.iter().flat_map(|array| process.physical.holder_gone(array.name)));

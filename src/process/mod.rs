@@ -16,6 +16,7 @@ pub mod gpus;
 pub mod graphs;
 mod identity;
 pub mod lazy;
+pub mod leaving;
 pub mod outlived;
 pub mod physical;
 pub mod pools;
@@ -37,6 +38,7 @@ use contexts::Contexts;
 use gpus::Gpus;
 use graphs::Graphs;
 use lazy::Lazy;
+use leaving::Leaving;
 use physical::Physical;
 use pools::Pools;
 
@@ -56,6 +58,8 @@ pub struct Process {
     pub pools: Pools,
     /// Its handles and mappings of the virtual memory interface.
     pub physical: Physical,
+    /// What of that the driver lets go of in stream order.
+    pub leaving: Leaving,
     /// Its graphs that take memory.
     pub graphs: Graphs,
     /// Its arrays.
@@ -86,6 +90,7 @@ impl Process {
             lazy: Lazy::default(),
             pools: Pools::default(),
             physical: Physical::default(),
+            leaving: Leaving::default(),
             graphs: Graphs::default(),
             arrays: Arrays::default(),
             limits: Arrays::default(),
@@ -123,6 +128,7 @@ impl Process {
             self.gpus.refresh_limits(self);
         }
         self.contexts.look_around(self, now);
+        self.leaving.settle(self);
         if self.ledger().is_trim_due() {
             self.lazy.move_to_host(self);
         }

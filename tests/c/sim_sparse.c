@@ -147,6 +147,32 @@ static void deferred(size_t base)
     EXPECT(used(), base);
 }
 
+static void in_stream_order(size_t base)
+{
+    CUevent event;
+    CUmemGenericAllocationHandle one = memory(2 * MIB);
+    CUarray array = sparse_array(128, 128, 0, CUDA_ARRAY3D_SPARSE);
+    CUarrayMapInfo on = box_of(array, 0, 0, 0, 0, 128, 128, 1, one), off = box_of(array, 0, 0, 0, 0, 128, 128, 1, 0);
+    OK(cuEventCreate(&event, 0));
+    simgpu_hold_arrays(1);
+    OK(cuMemMapArrayAsync(&on, 1, NULL));
+    OK(cuMemRelease(one));
+    OK(cuEventRecord(event, NULL));
+    EXPECT(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    EXPECT(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    OK(cuEventSynchronize(event));
+    OK(cuEventQuery(event));
+    EXPECT(used() - base, 2 * MIB);
+    OK(cuMemMapArrayAsync(&off, 1, NULL));
+    OK(cuEventQuery(event)); /* of what was before it */
+    EXPECT(used() - base, 2 * MIB);
+    OK(cuStreamSynchronize(NULL));
+    EXPECT(used(), base);
+    simgpu_hold_arrays(0);
+    OK(cuArrayDestroy(array));
+    OK(cuEventDestroy_v2(event));
+}
+
 static void context_goes(CUcontext primary)
 {
     CUcontext context;
@@ -169,6 +195,7 @@ int main(void)
     mipmaps(base);
     arrays(base);
     deferred(base);
+    in_stream_order(base);
     context_goes(primary);
     EXPECT(used(), base);
     EXPECT(simgpu_live_allocations(), 0);

@@ -249,6 +249,68 @@ fn a_list_that_cannot_be_read_or_done_gets_the_answer_of_the_driver() {
 }
 
 #[test]
+fn what_a_stream_has_not_come_to_unmap_stays_charged() {
+    if needs_the_simulator() {
+        return;
+    }
+    let mapped =
+        ["sparse a 1024 1024 -> 0", "create h 2GiB -> 0", "queue-map a h 0 0 128 128", "map-array -> 0"];
+    let behind = ["release h -> 0", "hold-arrays 1", "queue-unmap a 0 0 128 128", "map-array -> 0"];
+    // A synchronisation, or a request that has no room otherwise, finds that it has gone.
+    let ways: [&[&str]; 3] = [
+        &["sync -> 0"],
+        &["hold-arrays 0", "alloc c 3GiB -> 0 ", "free c -> 0 "],
+        &["destroy-sparse a -> 0"],
+    ];
+    for way in ways {
+        let held = ["used -> 0 2048MiB", "alloc b 2GiB -> 2 ", "create c 2GiB -> 2"];
+        let all = [&mapped[..], &behind, &held, way, &["used -> 0 0MiB"]].concat();
+        expect_queued(&all.iter().map(|line| line.trim_end()).collect::<Vec<_>>());
+    }
+    // A tile that is mapped anew is unmapped as late.
+    expect_queued(&[
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "create i 1GiB -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array -> 0",
+        "release h -> 0",
+        "hold-arrays 1",
+        "queue-map a i 0 0 128 128",
+        "map-array -> 0",
+        "used -> 0 2048MiB",
+        "sync -> 0",
+        "used -> 0 1024MiB",
+    ]);
+}
+
+#[test]
+fn what_a_stream_has_not_come_to_unmap_goes_with_its_context() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect_queued(&[
+        "context c -> 0",
+        "base -> 0",
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array -> 0",
+        "release h -> 0",
+        "hold-arrays 1",
+        "fail cuEventRecord 999 1 -> 0",
+        "queue-unmap a 0 0 128 128",
+        "map-array -> 0",
+        "sync -> 0",
+        // Where the stream could not be asked when it is there, that is when the context goes.
+        "used -> 0 1024MiB",
+        "destroy-context c -> 0",
+        "set-context primary -> 0",
+        "used -> 0 -300MiB",
+    ]);
+}
+
+#[test]
 fn memory_bound_to_a_multicast_object_stays_charged_until_it_is_unbound() {
     for (bind, unbind) in [("bind", "unbind"), ("bind-on", "unbind")] {
         let (bound, unbound) = (format!("{bind} t h 1GiB 1GiB -> 0"), format!("{unbind} t 1GiB 1GiB -> 0"));

@@ -404,5 +404,6 @@ unsigned long long simgpu_process_bytes(int device);
 unsigned long long simgpu_card_used(int device);
 unsigned long long simgpu_card_total(int device);
 unsigned long long simgpu_live_allocations(void);
+void simgpu_hold_arrays(int hold);
 
 #endif

@@ -76,6 +76,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags)
     event->capture_id = stream && stream->capture ? stream->capture->id : 0;
     event->stream = event->capture_id ? stream : NULL;
     event->work = stream ? stream->work : 0;
+    event->ticket = sim_sparse_given();
     if (!event->capture_id) {
         event->recorded = true;
         event->when = now();
@@ -104,7 +105,7 @@ static CUresult query(CUevent handle, bool synchronize)
         if (result == CUDA_SUCCESS)
             sim_pools_settle(event->context->card);
     }
-    return result;
+    return result == CUDA_SUCCESS && !sim_sparse_is_done(event->ticket) ? CUDA_ERROR_NOT_READY : result;
 }
 
 static CUresult elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle)

@@ -12,6 +12,7 @@ SIM_API unsigned long long simgpu_process_bytes(int device);
 SIM_API unsigned long long simgpu_card_used(int device);
 SIM_API unsigned long long simgpu_card_total(int device);
 SIM_API unsigned long long simgpu_live_allocations(void);
+SIM_API void simgpu_hold_arrays(int hold);
 
 /* Live allocations of this process, whatever their kind. */
 extern unsigned long long sim_live;
@@ -147,6 +148,14 @@ bool sim_pools_trim(struct sim_card *card);
 /* What a synchronisation does: pools above their threshold release what they do not use. */
 void sim_pools_settle(struct sim_card *card);
 void sim_pools_context_gone(struct sim_context *context);
+
+/* ---- sparse.c: the one kind of work that can be behind ------------------------------------------------ */
+
+/* A ticket for all that streams have been given so far, and whether they have come that far. */
+unsigned long long sim_sparse_given(void);
+bool sim_sparse_is_done(unsigned long long ticket);
+/* Does what has been given: somebody waits for it. */
+void sim_sparse_catch_up(void);
 
 /* ---- the others ------------------------------------------------------------------------------------ */
 

@@ -148,6 +148,7 @@ bool sim_pools_trim(struct sim_card *card)
 
 void sim_pools_settle(struct sim_card *card)
 {
+    sim_sparse_catch_up();
     for (struct sim_pool *pool = pools; pool; pool = pool->next) {
         if (pool->heap.card == card)
             sim_pool_trim(pool, pool->threshold);

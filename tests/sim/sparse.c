@@ -113,6 +113,7 @@ void sim_sparse_free(struct sim_sparse *sparse)
 {
     if (!sparse)
         return;
+    sim_sparse_catch_up();
     for (size_t i = 0; i < sparse->in_layer * sparse->layers; i++)
         set(&sparse->tiles[i], NULL);
     free(sparse->tiles);
@@ -169,8 +170,10 @@ static bool side(unsigned offset, unsigned extent, unsigned length, unsigned til
     return true;
 }
 
-/* Maps `physical` into (NULL: unmaps) the tiles of one operation; false when it names none. `room` is what may be mapped. */
-static bool put(struct sim_sparse *sparse, const CUarrayMapInfo *info, struct sim_physical *physical, uint64_t room)
+/* Maps `physical` into (NULL: unmaps) the tiles of one operation, or with `later` looks only whether it could; false when it
+ * names none. `room` is what may be mapped. */
+static bool put(struct sim_sparse *sparse, const CUarrayMapInfo *info, struct sim_physical *physical, uint64_t room,
+                bool later)
 {
     unsigned layer = info->subresource.sparseLevel.layer;
     if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
@@ -180,7 +183,7 @@ static bool put(struct sim_sparse *sparse, const CUarrayMapInfo *info, struct si
             offset > sparse->tail_bytes || size > sparse->tail_bytes - offset || size > room)
             return false;
         struct sim_physical **tail = &sparse->tiles[layer * sparse->in_layer + sparse->first[sparse->tail_level]];
-        for (uint64_t at = offset / TILE; at < (offset + size) / TILE; at++)
+        for (uint64_t at = offset / TILE; !later && at < (offset + size) / TILE; at++)
             set(&tail[at], physical);
         return true;
     }
@@ -200,7 +203,7 @@ static bool put(struct sim_sparse *sparse, const CUarrayMapInfo *info, struct si
         return false;
     size_t across = in_tiles(all.width, tile.width), down = in_tiles(all.height, tile.height);
     struct sim_physical **first = &sparse->tiles[layer * sparse->in_layer + sparse->first[level]];
-    for (unsigned k = z; k < z + depth; k++) {
+    for (unsigned k = z; !later && k < z + depth; k++) {
         for (unsigned j = y; j < y + height; j++) {
             for (unsigned i = x; i < x + width; i++)
                 set(&first[(k * down + j) * across + i], physical);
@@ -209,7 +212,12 @@ static bool put(struct sim_sparse *sparse, const CUarrayMapInfo *info, struct si
     return true;
 }
 
-static bool operate(const CUarrayMapInfo *info, const struct sim_context *stream_context)
+static struct sim_physical *mapped_by(const CUarrayMapInfo *info)
+{
+    return info->memOperationType == CU_MEM_OPERATION_TYPE_MAP ? sim_physical_of(info->memHandle.memHandle) : NULL;
+}
+
+static bool operate(const CUarrayMapInfo *info, const struct sim_context *stream_context, bool later)
 {
     struct sim_context *context;
     struct sim_sparse *sparse = sparse_of(info, &context);
@@ -217,12 +225,66 @@ static bool operate(const CUarrayMapInfo *info, const struct sim_context *stream
         info->memHandleType != CU_MEM_HANDLE_TYPE_GENERIC || info->deviceBitMask != 1u << context->device)
         return false;
     if (info->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP)
-        return !info->memHandle.memHandle && put(sparse, info, NULL, UINT64_MAX);
-    struct sim_physical *physical = sim_physical_of(info->memHandle.memHandle);
-    if (info->memOperationType != CU_MEM_OPERATION_TYPE_MAP || !physical || physical->card != context->card ||
-        info->offset % TILE || info->offset >= physical->bytes)
+        return !info->memHandle.memHandle && put(sparse, info, NULL, UINT64_MAX, later);
+    struct sim_physical *physical = mapped_by(info);
+    if (!physical || physical->card != context->card || info->offset % TILE || info->offset >= physical->bytes)
         return false;
-    return put(sparse, info, physical, physical->bytes - info->offset);
+    return put(sparse, info, physical, physical->bytes - info->offset, later);
+}
+
+/* ---- in stream order ------------------------------------------------------------------------------ */
+
+/* Operations that streams have been given and have not come to. Only where the back door says so: else there are none. */
+static struct waiting {
+    struct waiting *next;
+    CUarrayMapInfo info;
+    struct sim_physical *physical; /* kept from now on */
+} *first, **last = &first;
+static bool held;
+static unsigned long long given, done;
+
+static bool enqueue(const CUarrayMapInfo *info)
+{
+    struct waiting *waiting = calloc(1, sizeof *waiting);
+    if (!waiting)
+        return false;
+    waiting->info = *info;
+    waiting->physical = mapped_by(info);
+    if (waiting->physical)
+        sim_physical_map(waiting->physical);
+    *last = waiting;
+    last = &waiting->next;
+    given++;
+    return true;
+}
+
+unsigned long long sim_sparse_given(void) { return given; }
+
+bool sim_sparse_is_done(unsigned long long ticket) { return done >= ticket; }
+
+void sim_sparse_catch_up(void)
+{
+    while (first) {
+        struct waiting *waiting = first;
+        struct sim_context *context;
+        struct sim_sparse *sparse = sparse_of(&waiting->info, &context);
+        first = waiting->next;
+        last = first ? last : &first;
+        done++;
+        if (sparse)
+            put(sparse, &waiting->info, waiting->physical, UINT64_MAX, false);
+        if (waiting->physical)
+            sim_physical_unmap(waiting->physical);
+        free(waiting);
+    }
+}
+
+void simgpu_hold_arrays(int hold)
+{
+    SIM_LOCKED();
+    held = hold;
+    if (!hold)
+        sim_sparse_catch_up();
 }
 
 /* The operations are done in turn; what precedes one that cannot be done stays done. */
@@ -237,8 +299,10 @@ static CUresult map_array(const CUarrayMapInfo *list, unsigned count, CUstream s
     if (sim_stream_capturing(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     for (unsigned i = 0; i < count; i++) {
-        if (!operate(&list[i], context))
+        if (!operate(&list[i], context, held))
             return CUDA_ERROR_INVALID_VALUE;
+        if (held && !enqueue(&list[i]))
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }

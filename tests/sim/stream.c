@@ -104,7 +104,7 @@ static CUresult synchronize(CUstream handle, bool settle)
         if (result == CUDA_SUCCESS)
             sim_pools_settle(context->card);
     }
-    return result;
+    return result == CUDA_SUCCESS && !sim_sparse_is_done(sim_sparse_given()) ? CUDA_ERROR_NOT_READY : result;
 }
 
 /* The green context of a stream: that of the thread for the streams that have none of their own. */

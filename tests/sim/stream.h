@@ -36,6 +36,7 @@ struct sim_event {
     unsigned flags;
     bool recorded;
     unsigned long long when; /* ns */
+    unsigned long long ticket; /* of what streams had been given then */
     unsigned long long capture_id; /* of the capture it was recorded in; 0: none */
     struct sim_stream *stream; /* captured: where, and after how much work */
     unsigned long long work;

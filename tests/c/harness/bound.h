@@ -58,6 +58,10 @@ static int sparse_command(const char *command, char **w, int n) {
         info->subresource.miptail.offset = 0;
         info->subresource.miptail.size = parse_size(w[n - 1]);
         return 1;
+    } else if (IS("hold-arrays", 2)) {
+        void (*hold)(int) = dlsym(driver_library(), "simgpu_hold_arrays");
+        if (hold) hold(atoi(w[1]));
+        return hold != NULL;
     } else if (IS("map-array", 1) || IS("map-array-null", 1)) {
         code = cu.map_array(n == 1 && !strcmp(w[0], "map-array") ? queued : NULL, queue_length, NULL);
         queue_length = 0;

@@ -1,0 +1,138 @@
+//! Physical memory that the driver lets go of in stream order: it is charged until the stream has come that far.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::abi::*;
+use crate::driver::Driver;
+use crate::gate;
+
+use super::Process;
+use super::contexts::{ContextId, Place};
+use super::physical::Gone;
+
+/// What goes when a stream has come to `event`.
+struct Departure {
+    /// `None` where it could not be recorded: then all goes with the context.
+    event: Option<usize>,
+    driver: usize,
+    context: ContextId,
+    gone: Vec<Gone>,
+}
+
+/// See the module. Thread-safe; no lock is held while the driver is asked.
+#[derive(Default)]
+pub struct Leaving {
+    pending: Mutex<Vec<Departure>>,
+    /// How many there are, for those who need not look.
+    count: AtomicUsize,
+}
+
+impl Leaving {
+    /// `gone` goes once `stream` has done what it was given; `place` is the current one. A stream that has nothing to do has
+    /// done that already.
+    pub fn add(&self, process: &Process, driver: usize, place: Place, stream: CUstream, gone: Vec<Gone>) {
+        if gone.is_empty() {
+            return;
+        }
+        let marked = Driver::get(driver).and_then(|api| mark(api, stream));
+        let (event, context) =
+            marked.map_or((None, None), |(event, context)| (Some(event as usize), context));
+        let elsewhere = context.and_then(|context| process.contexts.of(process, driver, context));
+        let context = elsewhere.unwrap_or(place).context;
+        let mut pending = self.lock();
+        pending.push(Departure { event, driver, context, gone });
+        self.count.store(pending.len(), Ordering::Release);
+        drop(pending);
+        self.settle(process);
+    }
+
+    /// Gives back what streams have let go of since; false where that is nothing.
+    #[inline]
+    pub fn settle(&self, process: &Process) -> bool {
+        // While a capture is open, the question may break it.
+        self.count.load(Ordering::Acquire) > 0
+            && process.captures.load(Ordering::SeqCst) == 0
+            && self.look(process)
+    }
+
+    #[cold]
+    fn look(&self, process: &Process) -> bool {
+        let looked_at = core::mem::take(&mut *self.lock());
+        let is_over = |departure: &Departure| !process.contexts.is_there(departure.context);
+        let (mut left, kept): (Vec<_>, Vec<_>) =
+            looked_at.into_iter().partition(|departure| is_over(departure) || has_left(departure));
+        let mut pending = self.lock();
+        pending.extend(kept);
+        // A context that went meanwhile did not find them here.
+        left.extend(pending.extract_if(.., |departure| is_over(departure)));
+        self.count.store(pending.len(), Ordering::Release);
+        drop(pending);
+        let any = !left.is_empty();
+        for departure in left {
+            gate::gone(process, departure.gone);
+        }
+        any
+    }
+
+    /// A context is gone, and all that its streams had to do.
+    pub fn drop_context(&self, process: &Process, context: ContextId) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut pending = self.lock();
+        let left: Vec<_> = pending.extract_if(.., |departure| departure.context == context).collect();
+        self.count.store(pending.len(), Ordering::Release);
+        drop(pending);
+        for departure in left {
+            gate::gone(process, departure.gone);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {
+        self.pending.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Whether the stream has come to the event, which is given back then.
+fn has_left(departure: &Departure) -> bool {
+    let (Some(event), Some(api)) = (departure.event, Driver::get(departure.driver)) else { return false };
+    let event = event as CUevent;
+    // SAFETY: an event of ours, whose context is there: it would have taken the departure with it.
+    let left = unsafe { api.event_query(event) }.is_ok();
+    if left {
+        // SAFETY: nobody else knows the event.
+        let _ = unsafe { api.event_destroy(event) };
+    }
+    left
+}
+
+/// Records an event in `stream`, and answers it with the stream's context where that is not the current one.
+fn mark(api: &Driver, stream: CUstream) -> Option<(CUevent, Option<CUcontext>)> {
+    let (mut current, mut context) = (core::ptr::null_mut(), core::ptr::null_mut());
+    // SAFETY: the caller's stream, which the driver has just taken work for; the outputs are live locals.
+    let other = unsafe {
+        api.ctx_get_current(&mut current).ok()?;
+        let own = stream as usize > PER_THREAD_STREAM as usize;
+        own && api.stream_context(stream, &mut context).is_ok() && context != current
+    };
+    // SAFETY: a context that the driver has just named.
+    if other && unsafe { api.ctx_push(context) }.is_err() {
+        return None;
+    }
+    let mut event: CUevent = core::ptr::null_mut();
+    // SAFETY: the output is a live local of the type that the driver fills; the event is of the stream's context.
+    let recorded = unsafe {
+        api.event_create(&mut event, EVENT_DISABLE_TIMING).and_then(|()| {
+            api.event_record(event, stream).inspect_err(|_| {
+                let _ = api.event_destroy(event);
+            })
+        })
+    };
+    if other {
+        // SAFETY: undoes the push above.
+        let _ = unsafe { api.ctx_pop(&mut current) };
+    }
+    recorded.ok()?;
+    Some((event, other.then_some(context)))
+}
