@@ -97,6 +97,9 @@ fn an_array_lets_go_of_what_is_mapped_into_it_when_it_is_destroyed() {
 
 #[test]
 fn an_array_lets_go_of_what_is_mapped_into_it_when_its_context_is_gone() {
+    if needs_the_simulator() {
+        return;
+    }
     expect_queued(&[
         "context c -> 0",
         "sparse a 1024 1024 -> 0",
@@ -156,6 +159,9 @@ fn levels_and_their_tail_are_told_apart() {
 
 #[test]
 fn of_a_list_that_fails_half_way_what_may_be_mapped_stays_charged() {
+    if needs_the_simulator() {
+        return;
+    }
     // The driver does the first operation and refuses the second, whose box is beyond the array.
     expect_queued(&[
         "sparse a 1024 1024 -> 0",
@@ -312,6 +318,9 @@ fn what_a_stream_has_not_come_to_unmap_goes_with_its_context() {
 
 #[test]
 fn memory_bound_to_a_multicast_object_stays_charged_until_it_is_unbound() {
+    if needs_the_simulator() {
+        return;
+    }
     for (bind, unbind) in [("bind", "unbind"), ("bind-on", "unbind")] {
         let (bound, unbound) = (format!("{bind} t h 1GiB 1GiB -> 0"), format!("{unbind} t 1GiB 1GiB -> 0"));
         expect(
@@ -336,6 +345,9 @@ fn memory_bound_to_a_multicast_object_stays_charged_until_it_is_unbound() {
 
 #[test]
 fn memory_bound_by_its_address_outlives_mapping_and_handle() {
+    if needs_the_simulator() {
+        return;
+    }
     for bind in ["bind-address", "bind-address-on"] {
         let bound = format!("{bind} t r 1GiB 0 -> 0");
         expect(
@@ -360,6 +372,9 @@ fn memory_bound_by_its_address_outlives_mapping_and_handle() {
 
 #[test]
 fn a_multicast_object_keeps_what_is_bound_to_it_until_its_last_handle_and_mapping_are_gone() {
+    if needs_the_simulator() {
+        return;
+    }
     expect(
         &four_gib(),
         &one_card(),

@@ -78,6 +78,91 @@ def virtual(device, bytes_there, total):
     refused(driver.cuMemCreate((total // granularity + 1) * granularity, prop, 0))
 
 
+def on_card(device):
+    prop = driver.CUmemAllocationProp()
+    prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type, prop.location.id = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, int(device)
+    return prop
+
+
+def has(attribute, device):
+    return ok(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute}"), device))
+
+
+def sparse(device):
+    """A mipmapped array with no memory but what is mapped into it, which stays without its handle."""
+    if not has("SPARSE_CUDA_ARRAY_SUPPORTED", device):
+        return
+    shape = driver.CUDA_ARRAY3D_DESCRIPTOR()
+    shape.Width, shape.Height, shape.NumChannels = 4096, 4096, 1
+    shape.Format, shape.Flags = driver.CUarray_format.CU_AD_FORMAT_FLOAT, driver.CUDA_ARRAY3D_SPARSE
+    before = ok(driver.cuMemGetInfo())[0]
+    array = ok(driver.cuMipmappedArrayCreate(shape, 13))
+    assert ok(driver.cuMemGetInfo())[0] == before, "a sparse array takes no memory"
+    properties = ok(driver.cuMipmappedArrayGetSparseProperties(array))
+    tile = properties.tileExtent
+    assert tile.width * tile.height * 4 == 64 << 10 and properties.miptailFirstLevel > 0
+    handle = ok(driver.cuMemCreate(32 << 20, on_card(device), 0))
+    info = driver.CUarrayMapInfo()
+    info.resourceType, info.resource.mipmap = driver.CUresourcetype.CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, array
+    info.subresourceType = driver.CUarraySparseSubresourceType.CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL
+    level = info.subresource.sparseLevel
+    level.level, level.offsetX, level.extentWidth, level.extentHeight, level.extentDepth = 1, tile.width, tile.width, tile.height, 1
+    info.memOperationType = driver.CUmemOperationType.CU_MEM_OPERATION_TYPE_MAP
+    info.memHandleType = driver.CUmemHandleType.CU_MEM_HANDLE_TYPE_GENERIC
+    info.memHandle.memHandle, info.deviceBitMask = handle, 1 << int(device)
+    ok(driver.cuMemMapArrayAsync([info], 1, 0))
+    ok(driver.cuMemRelease(handle))
+    assert ok(driver.cuMemGetInfo())[0] == before - (32 << 20), "the tile keeps the memory"
+    info.memOperationType = driver.CUmemOperationType.CU_MEM_OPERATION_TYPE_UNMAP
+    info.memHandle.memHandle = 0
+    ok(driver.cuMemMapArrayAsync([info], 1, 0))
+    ok(driver.cuStreamSynchronize(0))
+    assert ok(driver.cuMemGetInfo())[0] == before, "and is its last holder"
+    ok(driver.cuMipmappedArrayDestroy(array))
+
+
+def multicast(device):
+    """Memory that is bound to a multicast object stays without its handle."""
+    if not has("MULTICAST_SUPPORTED", device):
+        return
+    properties = driver.CUmulticastObjectProp()
+    properties.numDevices, properties.size = 1, 64 << 20
+    before = ok(driver.cuMemGetInfo())[0]
+    team = ok(driver.cuMulticastCreate(properties))
+    ok(driver.cuMulticastAddDevice(team, device))
+    handle = ok(driver.cuMemCreate(32 << 20, on_card(device), 0))
+    ok(driver.cuMulticastBindMem(team, 32 << 20, handle, 0, 32 << 20, 0))
+    ok(driver.cuMemRelease(handle))
+    assert ok(driver.cuMemGetInfo())[0] == before - (32 << 20), "the binding keeps the memory"
+    ok(driver.cuMulticastUnbind(team, device, 32 << 20, 32 << 20))
+    assert ok(driver.cuMemGetInfo())[0] == before, "and is its last holder"
+    ok(driver.cuMemRelease(team))
+
+
+def green(device):
+    """A green context in the place of the primary context, in which its memory stays."""
+    everything = ok(driver.cuDeviceGetDevResource(device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+    (share,), count, rest = ok(driver.cuDevSmResourceSplitByCount(1, everything, 0, 8))
+    assert count == 1 and share.sm.smCount + rest.sm.smCount == everything.sm.smCount
+    desc = ok(driver.cuDevResourceGenerateDesc([share], 1))
+    primary = ok(driver.cuCtxGetCurrent())
+    before = ok(driver.cuMemGetInfo())[0]
+    context = ok(driver.cuGreenCtxCreate(desc, device, driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM))
+    ok(driver.cuCtxSetCurrent(ok(driver.cuCtxFromGreenCtx(context))))
+    assert ok(driver.cuMemGetInfo())[0] == before, "the primary context is there already"
+    stream = ok(driver.cuGreenCtxStreamCreate(context, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+    assert int(ok(driver.cuStreamGetGreenCtx(stream))) == int(context)
+    address = ok(driver.cuMemAlloc(64 << 20))
+    assert ok(driver.cuMemGetInfo())[0] == before - (64 << 20)
+    ok(driver.cuStreamDestroy(stream))
+    ok(driver.cuCtxSetCurrent(primary))
+    ok(driver.cuGreenCtxDestroy(context))
+    assert ok(driver.cuMemGetInfo())[0] == before - (64 << 20), "the memory is the primary context's"
+    ok(driver.cuMemFree(address))
+    assert ok(driver.cuMemGetInfo())[0] == before
+
+
 def main(total):
     ok(driver.cuInit(0))
     assert ok(driver.cuDriverGetVersion()) >= 12000
@@ -104,6 +189,9 @@ def main(total):
     pitched(there)
     managed()
     virtual(device, there, total)
+    sparse(device)
+    multicast(device)
+    green(device)
 
     stream = ok(driver.cuStreamCreate(0))
     address = ok(driver.cuMemAllocAsync(there.nbytes, stream))

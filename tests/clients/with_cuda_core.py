@@ -4,7 +4,30 @@ import sys
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions, LegacyPinnedMemoryResource
+from cuda.core import (
+    ContextOptions,
+    Device,
+    DeviceMemoryResource,
+    DeviceMemoryResourceOptions,
+    LegacyPinnedMemoryResource,
+    SMResourceOptions,
+)
+
+
+def green(device):
+    """A context of a share of the card is the primary context's, and costs no second one."""
+    groups, _ = device.resources.sm.split(SMResourceOptions(count=8))
+    _, free, _ = driver.cuMemGetInfo()
+    context = device.create_context(ContextOptions(resources=[groups[0]]))
+    assert context.is_green
+    assert driver.cuMemGetInfo()[1] == free, "a green context counts as one more context"
+    stream = context.create_stream()
+    buffer = DeviceMemoryResource(device, DeviceMemoryResourceOptions()).allocate(64 << 20, stream=stream)
+    assert driver.cuMemGetInfo()[1] == free - (64 << 20)
+    buffer.close(stream)
+    stream.sync()
+    stream.close()
+    context.close()
 
 
 def main(total):
@@ -43,6 +66,7 @@ def main(total):
     buffer.close(stream)
     stream.sync()
     assert driver.cuMemGetInfo()[1] == free, "a pool without a threshold keeps nothing"
+    green(device)
 
     try:
         device.allocate(total + (2 << 20), stream=stream)
