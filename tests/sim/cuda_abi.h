@@ -566,6 +566,27 @@ typedef struct CUmemPoolPtrExportData {
     unsigned char reserved[64];
 } CUmemPoolPtrExportData;
 
+typedef struct CUextMemory_st *CUexternalMemory;
+
+typedef enum CUexternalMemoryHandleType {
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1,
+} CUexternalMemoryHandleType;
+
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+    CUexternalMemoryHandleType type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+        const void *nvSciBufObject;
+    } handle;
+    unsigned long long size;
+    unsigned flags;
+    unsigned reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
 typedef enum CUmem_advise {
     CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
     CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,

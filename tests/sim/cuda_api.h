@@ -128,6 +128,12 @@ CUresult cuMemMap(CUdeviceptr base, size_t span, size_t offset, CUmemGenericAllo
                   unsigned long long flags);
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props);
 CUresult cuMemPoolDestroy(CUmemoryPool pool);
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr ptr);
+CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAllocationHandleType type,
+                                          unsigned long long flags);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *os_handle, CUmemAllocationHandleType type,
+                                            unsigned long long flags);
+CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPtrExportData *data);
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location);
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
@@ -392,6 +398,8 @@ CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
 /* Between processes */
+CUresult cuDestroyExternalMemory(CUexternalMemory memory);
+CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc);
 CUresult cuIpcCloseMemHandle(CUdeviceptr ptr);
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr ptr);
 CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags);

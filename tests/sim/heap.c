@@ -82,9 +82,11 @@ static void region_free(struct sim_region *region)
     struct sim_heap *heap = region->heap;
     sim_region_remove(region);
     sim_va_give(region->range, region->base, region->span);
-    if (region->shared)
+    if (region->shared) {
         sim_share_leave(region->card, &region->share);
-    else if (region->blocks)
+        if (heap->pool)
+            sim_pool_left(heap->pool, region->count);
+    } else if (region->blocks)
         heap_give(heap, region->count, region->blocks);
     if (region->prev)
         region->prev->next = region->next;
@@ -273,6 +275,8 @@ bool sim_heap_release(uint64_t ptr)
     struct sim_region *region = sim_region_at(ptr);
     if (!region)
         return false;
+    if (region->kind == SIM_REGION_IMPORT)
+        return sim_import_release(region, ptr);
     struct sim_pool *pool = region->heap ? region->heap->pool : NULL;
     if (region->kind == SIM_REGION_PLAIN && region->base == ptr && region->blocks) {
         region->heap->used -= region->span;

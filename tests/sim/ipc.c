@@ -1,4 +1,4 @@
-/* Memory handles between processes, as cuIpc gives them: the blocks are shared, each process counts as a holder. */
+/* Memory handles between processes, as cuIpc and exported pools give them: the blocks are shared, each process counts as a holder. */
 #include "mem.h"
 
 #include <stdlib.h>
@@ -13,6 +13,7 @@ struct ipc_memory {
     uint64_t offset, bytes; /* of the allocation in the shared blocks */
 };
 _Static_assert(sizeof(struct ipc_memory) <= sizeof(CUipcMemHandle), "a handle holds what names the memory");
+_Static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(CUipcMemHandle), "and so does what names memory of a pool");
 
 static struct sim_region *imports;
 
@@ -42,7 +43,14 @@ static bool own(unsigned card, const struct sim_share *share)
     return share->id < exported[card].count && exported[card].generation[share->id] == share->generation;
 }
 
-static CUresult get_handle(CUipcMemHandle *out, CUdeviceptr ptr)
+static bool may_be_shared(const struct sim_region *region, bool of_pool)
+{
+    if ((region->kind != SIM_REGION_PLAIN && region->kind != SIM_REGION_SLAB) || region->of_graph)
+        return false;
+    return of_pool ? region->heap->pool && sim_pool_is_exportable(region->heap->pool) : !region->heap->pool;
+}
+
+static CUresult get_handle(void *out, CUdeviceptr ptr, bool of_pool)
 {
     struct sim_context *context;
     struct sim_allocation found;
@@ -52,7 +60,7 @@ static CUresult get_handle(CUipcMemHandle *out, CUdeviceptr ptr)
     if (!out || !sim_allocation_at(ptr, &found))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_region *region = found.region;
-    if ((region->kind != SIM_REGION_PLAIN && region->kind != SIM_REGION_SLAB) || region->heap->pool)
+    if (!may_be_shared(region, of_pool))
         return CUDA_ERROR_INVALID_VALUE;
     if (!region->shared) {
         if (!sim_share_create(region->card, region->count, region->blocks, &region->share))
@@ -66,7 +74,7 @@ static CUresult get_handle(CUipcMemHandle *out, CUdeviceptr ptr)
                                 .share = region->share,
                                 .offset = found.base - region->base,
                                 .bytes = found.bytes};
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(CUipcMemHandle));
     memcpy(out, &memory, sizeof memory);
     return CUDA_SUCCESS;
 }
@@ -80,7 +88,7 @@ static CUdevice device_of_card(unsigned card)
     return CU_DEVICE_INVALID;
 }
 
-static struct sim_region *import(struct sim_context *context, const struct ipc_memory *memory)
+static struct sim_region *import(struct sim_context *context, const struct ipc_memory *memory, bool of_pool)
 {
     CUdevice device = device_of_card(memory->card);
     struct sim_card *card = sim_card(memory->card);
@@ -108,6 +116,7 @@ static struct sim_region *import(struct sim_context *context, const struct ipc_m
                                   .count = memory->share.count,
                                   .id = sim_next_id(),
                                   .shared = true,
+                                  .of_pool = of_pool,
                                   .share = memory->share};
     if (imports)
         imports->prev = region;
@@ -136,7 +145,7 @@ static void forget(struct sim_region *region)
     free(region);
 }
 
-static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags)
+static CUresult open_handle(CUdeviceptr *out, const void *handle, unsigned flags, bool of_pool)
 {
     struct sim_context *context;
     struct ipc_memory memory;
@@ -153,9 +162,10 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_region *region = imports;
     while (region && (region->context != context || region->card != sim_card(memory.card) ||
-                      region->share.id != memory.share.id || region->share.generation != memory.share.generation))
+                      region->share.id != memory.share.id || region->share.generation != memory.share.generation ||
+                      region->of_pool != of_pool))
         region = region->next;
-    if (!region && !(region = import(context, &memory)))
+    if (!region && !(region = import(context, &memory, of_pool)))
         return CUDA_ERROR_MAP_FAILED;
     region->opened++;
     *out = region->base + memory.offset;
@@ -171,11 +181,20 @@ static CUresult close_handle(CUdeviceptr ptr)
     if (result != CUDA_SUCCESS)
         return result;
     struct sim_region *region = sim_region_at(ptr);
-    if (!region || region->kind != SIM_REGION_IMPORT)
+    if (!region || region->kind != SIM_REGION_IMPORT || region->of_pool)
         return CUDA_ERROR_INVALID_VALUE;
     if (!--region->opened)
         forget(region);
     return CUDA_SUCCESS;
+}
+
+bool sim_import_release(struct sim_region *region, uint64_t ptr)
+{
+    if (!region->of_pool || ptr - region->base >= region->span)
+        return false;
+    if (!--region->opened)
+        forget(region);
+    return true;
 }
 
 void sim_imports_context_gone(struct sim_context *context)
@@ -187,9 +206,12 @@ void sim_imports_context_gone(struct sim_context *context)
     }
 }
 
-SIM_EXPORT(cuIpcGetMemHandle, (CUipcMemHandle * out, CUdeviceptr ptr), get_handle(out, ptr))
+SIM_EXPORT(cuIpcGetMemHandle, (CUipcMemHandle * out, CUdeviceptr ptr), get_handle(out, ptr, false))
 SIM_EXPORT(cuIpcOpenMemHandle, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
-           open_handle(out, &handle, flags))
+           open_handle(out, &handle, flags, false))
 SIM_EXPORT(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
-           open_handle(out, &handle, flags))
+           open_handle(out, &handle, flags, false))
 SIM_EXPORT(cuIpcCloseMemHandle, (CUdeviceptr ptr), close_handle(ptr))
+SIM_EXPORT(cuMemPoolExportPointer, (CUmemPoolPtrExportData * out, CUdeviceptr ptr), get_handle(out, ptr, true))
+SIM_EXPORT(cuMemPoolImportPointer, (CUdeviceptr * out, CUmemoryPool pool, CUmemPoolPtrExportData *data),
+           sim_pool_is_imported(pool) && data ? open_handle(out, data, 0, true) : CUDA_ERROR_INVALID_VALUE)

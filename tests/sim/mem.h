@@ -42,7 +42,7 @@ bool sim_va_is_device(uint64_t va);
 enum sim_region_kind {
     SIM_REGION_PLAIN,   /* blocks of its own: large allocations, plain or from a pool */
     SIM_REGION_SLAB,    /* one block cut into small allocations */
-    SIM_REGION_IMPORT,  /* opened by cuIpcOpenMemHandle */
+    SIM_REGION_IMPORT,  /* opened by cuIpcOpenMemHandle or cuMemPoolImportPointer */
     SIM_REGION_MAPPING, /* of cuMemMap */
     SIM_REGION_MANAGED,
     SIM_REGION_HOST, /* pinned or registered host memory; not in the page table */
@@ -84,6 +84,7 @@ struct sim_region {
     bool shared; /* the blocks belong to the shared object `share` */
     struct sim_share share;
     unsigned opened; /* SIM_REGION_IMPORT: how often */
+    bool of_pool;    /* SIM_REGION_IMPORT: by pointer, so that it is freed and not closed */
     union {
         struct sim_slab *slab;
         struct sim_mapping *mapping;
@@ -142,6 +143,8 @@ bool sim_take_blocks(struct sim_card *card, size_t count, uint32_t *blocks);
 
 bool sim_pool_take(struct sim_pool *pool, size_t count, uint32_t *blocks);
 void sim_pool_give(struct sim_pool *pool, size_t count, const uint32_t *blocks);
+/* Blocks that the pool had are other processes' now. */
+void sim_pool_left(struct sim_pool *pool, size_t count);
 void sim_pool_used_changed(struct sim_pool *pool);
 /* Gives everything unused back to the card; true when that was something. */
 bool sim_pools_trim(struct sim_card *card);
@@ -163,6 +166,10 @@ void sim_sparse_catch_up(void);
 CUresult sim_managed_free(struct sim_region *region, uint64_t ptr);
 void sim_managed_context_gone(struct sim_context *context);
 void sim_host_context_gone(struct sim_context *context);
+/* Frees what was imported by pointer; false where it was not. */
+bool sim_import_release(struct sim_region *region, uint64_t ptr);
+bool sim_pool_is_exportable(const struct sim_pool *pool);
+bool sim_pool_is_imported(CUmemoryPool pool);
 void sim_imports_context_gone(struct sim_context *context);
 /* Makes pages of managed memory resident on a card, as far as it has room. */
 void sim_managed_touch(struct sim_region *region, uint64_t offset, uint64_t bytes, struct sim_context *context);

@@ -122,6 +122,8 @@ void sim_pool_give(struct sim_pool *pool, size_t count, const uint32_t *blocks)
     pool->spares += count;
 }
 
+void sim_pool_left(struct sim_pool *pool, size_t count) { pool->held -= count; }
+
 bool sim_pool_trim(struct sim_pool *pool, uint64_t keep)
 {
     uint64_t kept = sim_blocks_of(keep);

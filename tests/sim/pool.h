@@ -8,6 +8,7 @@ struct sim_pool {
     struct sim_pool *next;
     struct sim_heap heap;
     bool is_default;
+    bool imported; /* from another process: nothing is allocated from it here */
     bool doomed; /* destroyed, waiting for its last allocation */
     CUmemPoolProps props;
     uint32_t *spare; /* blocks reserved and not used */

@@ -17,7 +17,7 @@ static CUresult alloc(CUdeviceptr *ptr, size_t bytes, struct sim_pool *pool, CUs
         return result;
     if (!pool)
         pool = sim_pool_current(context->device);
-    if (!ptr || !bytes || !pool)
+    if (!ptr || !bytes || !pool || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_stream_capturing(stream))
         return sim_graph_alloc(ptr, bytes, pool->heap.device, stream, context);
@@ -40,7 +40,7 @@ static CUresult release(CUdeviceptr ptr, CUstream stream)
     CUresult result = sim_stream_context(stream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!sim_allocation_at(ptr, &found) || found.base != ptr || !found.region->heap)
+    if (!sim_allocation_at(ptr, &found) || found.base != ptr || (!found.region->heap && !found.region->of_pool))
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_stream_capturing(stream))
         return sim_graph_release(ptr, stream);
@@ -80,8 +80,8 @@ static CUresult create(CUmemoryPool *out, const CUmemPoolProps *props)
 {
     if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    /* MEMPOOL_SUPPORTED_HANDLE_TYPES says that pools are not shared between processes. */
-    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    /* As MEMPOOL_SUPPORTED_HANDLE_TYPES says. */
+    if (props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return props->location.type > CU_MEM_LOCATION_TYPE_DEVICE &&

@@ -73,6 +73,24 @@
     X(address_reserve, cuMemAddressReserve, "cuMemAddressReserve", 10020,                                        \
       (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                                          \
     X(address_free, cuMemAddressFree, "cuMemAddressFree", 10020, (CUdeviceptr, size_t))                          \
+    X(export_handle, cuMemExportToShareableHandle, "cuMemExportToShareableHandle", 10020,                        \
+      (void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long))                     \
+    X(import_handle, cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020,                    \
+      (CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType))                                       \
+    X(ipc_get, cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, (CUipcMemHandle *, CUdeviceptr))                    \
+    X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000, (CUdeviceptr *, CUipcMemHandle, unsigned))   \
+    X(ipc_close, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, (CUdeviceptr))                                \
+    X(pool_export, cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 11020,                  \
+      (void *, CUmemoryPool, CUmemAllocationHandleType, unsigned long long))                                     \
+    X(pool_import, cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020,              \
+      (CUmemoryPool *, void *, CUmemAllocationHandleType, unsigned long long))                                   \
+    X(pool_export_pointer, cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020,                              \
+      (CUmemPoolPtrExportData *, CUdeviceptr))                                                                   \
+    X(pool_import_pointer, cuMemPoolImportPointer, "cuMemPoolImportPointer", 11020,                              \
+      (CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *))                                                   \
+    X(external_import, cuImportExternalMemory, "cuImportExternalMemory", 10000,                                  \
+      (CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *))                                            \
+    X(external_destroy, cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, (CUexternalMemory))           \
     X(array_create, cuArrayCreate_v2, "cuArrayCreate", 3020, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *))         \
     X(array_create_3d, cuArray3DCreate_v2, "cuArray3DCreate", 3020,                                              \
       (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *))                                                              \
