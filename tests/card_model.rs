@@ -39,6 +39,9 @@ impl Board for Container {
     fn arbitrating(&self) -> &AtomicU32 {
         &self.arbitrating
     }
+    fn objects(&self) -> u64 {
+        0
+    }
 }
 
 impl Container {

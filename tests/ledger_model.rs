@@ -27,6 +27,8 @@ struct Container {
     words: Vec<AtomicU64>,
     in_flight: Vec<AtomicU32>,
     arbitrating: AtomicU32,
+    /// Units that are in nobody's word.
+    objects: AtomicU64,
     arbiter: Mutex<()>,
     /// True is a slot that a dead owner left.
     dead: Vec<Mutex<bool>>,
@@ -48,6 +50,9 @@ impl Board for Container {
     fn arbitrating(&self) -> &AtomicU32 {
         &self.arbitrating
     }
+    fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Acquire)
+    }
 }
 
 impl Container {
@@ -56,6 +61,7 @@ impl Container {
             words: words.iter().map(|word| AtomicU64::new(*word)).collect(),
             in_flight: words.iter().map(|_| AtomicU32::new(0)).collect(),
             arbitrating: AtomicU32::new(0),
+            objects: AtomicU64::new(0),
             arbiter: Mutex::new(()),
             dead: words.iter().map(|_| Mutex::new(false)).collect(),
             cap,
@@ -326,5 +332,39 @@ fn of_two_processes_that_want_a_slot_one_gets_it() {
         let mine = owner::take_over(&slot, 7, is_alive);
         let other = other.join().expect("no panic");
         assert!(mine.is_some() != other.is_some(), "{mine:?} {other:?}");
+    });
+}
+
+#[test]
+fn what_leaves_a_word_for_the_shared_objects_is_in_one_of_the_two_at_every_moment() {
+    model(3, || {
+        // The first pays for two units that another holds, too, and gives them back; all that is left is one.
+        let container = Arc::new(Container::new(3, &[pack(2, 2), 0, 0]));
+        let asking = {
+            let container = Arc::clone(&container);
+            loom::thread::spawn(move || container.reserve(1, 2, Slack::NONE))
+        };
+        container.objects.store(2, Ordering::Release);
+        give_back(container.word(0), 2);
+        assert!(!asking.join().expect("no panic"), "two units beside two of three");
+        assert!(container.reserve(2, 1, Slack::NONE), "the third is free");
+        assert_eq!(total(&*container).used, 3);
+    });
+}
+
+#[test]
+fn what_a_dead_owner_shared_is_counted_before_its_word_is_wiped() {
+    model(2, || {
+        let container = Arc::new(Container::new(3, &[0, pack(2, 2), 0]));
+        let sweeping = {
+            let container = Arc::clone(&container);
+            loom::thread::spawn(move || {
+                container.objects.store(2, Ordering::Release);
+                container.word(1).store(0, Ordering::Release);
+            })
+        };
+        assert!(!container.reserve(0, 2, Slack::NONE), "two units beside two of three");
+        sweeping.join().expect("no panic");
+        assert_eq!(total(&*container).used, 2);
     });
 }

@@ -130,6 +130,7 @@ pub fn status(name: &str, place: &StatePlace) -> Result<GpuState, Failure> {
         limit: None,
         reserve: 0,
         used: 0,
+        shared: 0,
         lazy: 0,
         granted: 0,
         peak: 0,

@@ -43,7 +43,9 @@ impl Residents {
     /// The same for all processes of the container.
     pub fn of_container(&self, snapshot: &Snapshot, gpu: usize) -> Option<u64> {
         let living = snapshot.processes.iter().filter(|process| process.alive);
-        living.map(|process| self.of_process(snapshot, process, gpu)).sum()
+        let processes: Option<u64> = living.map(|process| self.of_process(snapshot, process, gpu)).sum();
+        // What several hold is never lazy.
+        Some(processes?.saturating_add(snapshot.gpus.get(gpu)?.shared))
     }
 }
 

@@ -145,11 +145,17 @@ fn container_text(found: &Found, residents: &Residents) -> String {
     text += &units::table(&rows, &[1, 2, 3, 4, 5, 6]);
     text.push('\n');
     let living: Vec<&ProcessState> = snapshot.processes.iter().filter(|process| process.alive).collect();
-    if living.is_empty() {
+    let shared: Vec<&GpuState> = snapshot.gpus.iter().filter(|gpu| gpu.shared > 0).collect();
+    if living.is_empty() && shared.is_empty() {
         return text + "no process is running\n";
     }
     let mut rows = vec![["PID", "NAME", "USED", "RESIDENT", "GPU"].map(str::to_owned).to_vec()];
     rows.extend(living.iter().flat_map(|process| process_rows(process, snapshot, residents)));
+    // In no process's own use: the ones that made it are gone, and others hold it.
+    rows.extend(shared.iter().map(|gpu| {
+        let bytes = human(gpu.shared);
+        vec!["-".to_owned(), "(shared)".to_owned(), bytes.clone(), bytes, uuid(gpu)]
+    }));
     text + &units::table(&rows, &[0, 2, 3])
 }
 
@@ -209,6 +215,7 @@ fn gpu_json(snapshot: &Snapshot, at: usize, residents: &Residents) -> Value {
         "unlimited": gpu.limit == Some(u64::MAX),
         "reserved_bytes": gpu.reserve,
         "used_bytes": gpu.used,
+        "shared_bytes": gpu.shared,
         "lazy_bytes": gpu.lazy,
         "resident_bytes": residents.of_container(snapshot, at),
         "peak_bytes": gpu.peak,

@@ -3,7 +3,7 @@
 //! The shared words can be damaged by anybody who may write the file. The account cannot: a process never passes the limit
 //! by its own account, whatever the file says, and repairs its words from it. Without a file it is all there is.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::layout::GPUS;
 
@@ -23,6 +23,12 @@ const MOST: u64 = u32::MAX as u64;
 /// A number of bytes that nobody has as a limit.
 const NO_LIMIT_YET: u64 = u64::MAX - 1;
 
+/// In [`Account::tight`]: the limit has been lowered, or passed by a charge that did not ask, and no request has been admitted
+/// since.
+pub(super) const PASSED: u32 = 1;
+/// In [`Account::tight`]: an object is counted for itself already, and in our word still.
+pub(super) const HANDING: u32 = 2;
+
 /// Our use of one GPU.
 #[repr(align(64))]
 pub(super) struct Account {
@@ -30,13 +36,15 @@ pub(super) struct Account {
     uuid: [AtomicU64; 2],
     /// Units admitted to us and not given back.
     used: AtomicU64,
+    /// Units of others' memory that we hold.
+    pub shared: AtomicU64,
     /// The most that `used` has been.
     high: AtomicU64,
     /// Bytes of the limit last applied.
     pub limit: AtomicU64,
-    /// The limit has been lowered, or passed by a charge that did not ask: what is given back is not kept as a lease until a
-    /// request has been admitted again.
-    pub tight: AtomicBool,
+    /// Not zero where what is given back is not kept as a lease: [`PASSED`], and [`HANDING`] for each object that is being
+    /// handed over.
+    pub tight: AtomicU32,
     pub refusals: AtomicU64,
     /// Bytes kept for the container.
     pub reserve: AtomicU64,
@@ -56,9 +64,10 @@ impl Account {
             key: AtomicU64::new(0),
             uuid: [const { AtomicU64::new(0) }; 2],
             used: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
             high: AtomicU64::new(0),
             limit: AtomicU64::new(NO_LIMIT_YET),
-            tight: AtomicBool::new(false),
+            tight: AtomicU32::new(0),
             refusals: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
             context_cost: AtomicU64::new(0),
@@ -74,6 +83,11 @@ impl Account {
         self.used.load(Ordering::Acquire)
     }
 
+    /// Units in use, and those of others that we hold: no more than the container has.
+    pub fn holds(&self) -> u64 {
+        self.used().saturating_add(self.shared.load(Ordering::Relaxed))
+    }
+
     /// Units in use, as far as a shared word can say it.
     pub fn used_units(&self) -> u32 {
         u32::try_from(self.used()).unwrap_or(u32::MAX)
@@ -86,9 +100,10 @@ impl Account {
 
     /// Adds `n` units unless that makes more than `cap`. Whether it did, and whether it is more than ever before.
     pub fn add(&self, n: u32, cap: u64) -> Option<bool> {
+        let cap = cap.saturating_sub(self.shared.load(Ordering::Relaxed)).min(MOST);
         let mut seen = self.used.load(Ordering::Relaxed);
         loop {
-            let next = seen.checked_add(u64::from(n)).filter(|next| *next <= cap.min(MOST))?;
+            let next = seen.checked_add(u64::from(n)).filter(|next| *next <= cap)?;
             match self.used.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(self.note_high(next)),
                 Err(now) => seen = now,

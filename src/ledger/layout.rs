@@ -1,6 +1,6 @@
 //! The bytes of a ledger file.
 //!
-//! A header page, a table of GPUs, then one slot a process. All of it is atomics, because several processes that do not
+//! A header page, a table of GPUs, one slot a process, then the memory that processes share. All of it is atomics, because several processes that do not
 //! trust each other write it at the same time; none of it is believed without a check.
 
 use core::mem::{offset_of, size_of};
@@ -9,11 +9,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// The first eight bytes.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"cuquota\x1a");
 /// Raised with every change to this file; another version is refused, never converted.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// GPUs (and MIG instances) that one container can have.
 pub const GPUS: usize = 64;
 /// Processes that can share a ledger at a time.
 pub const SLOTS: usize = 1024;
+/// Pieces of memory that processes can share at a time.
+pub const OBJECTS: usize = 2048;
 /// Bytes of the label, NUL padded.
 pub const LABEL: usize = 128;
 /// Bytes of a process's name, NUL padded.
@@ -44,6 +46,10 @@ pub struct Header {
     pub label: [AtomicU64; LABEL / 8],
     /// How often somebody has asked that lazy memory go to the host.
     pub trims: AtomicU64,
+    /// All objects that were ever entered are below this one. A hint, cut to [`OBJECTS`].
+    pub objects_end: AtomicU32,
+    /// Who changes the table of objects: the slot plus one, and above that its owner's number; 0 is nobody.
+    pub objects_owner: AtomicU64,
 }
 
 /// What all processes know of a GPU.
@@ -101,12 +107,33 @@ pub struct Slot {
     pub lazy: [AtomicU64; GPUS],
 }
 
+/// Memory that several processes may hold, see [`objects`](super).
+#[repr(C, align(64))]
+pub struct Object {
+    /// What it is called between processes; zeros are found by nobody.
+    pub key: [AtomicU64; 2],
+    /// The GPU's number above 32 bits of units; 0 is an entry nobody has.
+    pub size: AtomicU64,
+    /// The slot, plus one, of the process whose word has it; 0 where the object is counted for itself.
+    pub payer: AtomicU64,
+    /// How often the entry has been taken.
+    pub generation: AtomicU64,
+    /// What its open descriptors are marked with, see [`mark`](crate::sys::mark); 0 where it has none.
+    pub mark: AtomicU64,
+    /// A bit a slot: who holds it.
+    pub holders: [AtomicU64; SLOTS / 64],
+}
+
 /// Where the table of GPUs starts.
 pub const GPU_TABLE: usize = 4096;
 /// Where the slots start.
 pub const SLOT_TABLE: usize = GPU_TABLE + GPUS * size_of::<Gpu>();
+/// Where the charges of objects start, a word each: its [`Object::size`] while it is counted for itself, else 0.
+pub const CHARGES: usize = SLOT_TABLE + SLOTS * size_of::<Slot>();
+/// Where the objects start.
+pub const OBJECT_TABLE: usize = CHARGES + OBJECTS * size_of::<AtomicU64>();
 /// Bytes of the file.
-pub const FILE_SIZE: usize = SLOT_TABLE + SLOTS * size_of::<Slot>();
+pub const FILE_SIZE: usize = OBJECT_TABLE + OBJECTS * size_of::<Object>();
 
 /// Where a GPU's entry starts. Its first byte is the arbiter's lock.
 pub const fn gpu_offset(gpu: usize) -> usize {
@@ -194,5 +221,6 @@ const _: () = {
     assert!(size_of::<Header>() <= GPU_TABLE);
     assert!(size_of::<Gpu>() == 128 && size_of::<Slot>() == 1600);
     assert!(size_of::<Slot>().is_multiple_of(64) && SLOT_TABLE.is_multiple_of(64));
+    assert!(size_of::<Object>() == 192 && CHARGES.is_multiple_of(64) && OBJECT_TABLE.is_multiple_of(64));
     assert!(Preamble::SIZE == 32 && FILE_SIZE.is_multiple_of(4096));
 };

@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::account::{Account, Accounts, GpuIndex};
+use super::account::{Account, Accounts, GpuIndex, PASSED};
 use super::layout::LIMIT_KNOWN;
 use super::lost::SharingLost;
+use super::objects::Objects;
 use super::peers::Peers;
 use super::protocol::{self, Board, Total, UNIT, units};
 use super::region::Region;
@@ -39,6 +40,7 @@ pub struct Ledger {
     process: u32,
     pub(super) upkeep: super::upkeep::Schedule,
     pub(super) moves: AtomicU32,
+    pub(super) objects: Objects,
     /// The last request to trim that we have heard of.
     pub(super) trims_seen: AtomicU64,
 }
@@ -60,6 +62,7 @@ impl Ledger {
             process: std::process::id(),
             upkeep: super::upkeep::Schedule::new(),
             moves: AtomicU32::new(0),
+            objects: Objects::new(),
             trims_seen: AtomicU64::new(0),
         };
         match ledger.join() {
@@ -138,11 +141,11 @@ impl Ledger {
             Some(n) => n,
             None => return Err(self.refuse(gpu, want, limit)),
         };
-        let lease = !account.tight.load(Ordering::Relaxed);
+        let lease = account.tight.load(Ordering::Relaxed) == 0;
         let shared = self.region().and_then(|region| Some((region, region.own_word(gpu)?)));
         let admitted = match shared {
             None => {
-                account.used().saturating_add(u64::from(n)) <= cap.request
+                account.holds().saturating_add(u64::from(n)) <= cap.request
                     && fits(None, n)
                     && account.add(n, cap.request).is_some()
             }
@@ -152,11 +155,11 @@ impl Ledger {
             Some((region, word)) => {
                 // Damage to our word must not make room.
                 protocol::raise_to(word, account.used_units());
-                let fits_alone = account.used().saturating_add(u64::from(n)) <= cap.request;
+                let fits_alone = account.holds().saturating_add(u64::from(n)) <= cap.request;
                 let board = region.board(gpu).filter(|_| fits_alone);
                 let total = board.and_then(|board| region.request(&board, n, cap));
                 if total.is_some() && account.limit.load(Ordering::Relaxed) == limit {
-                    account.tight.store(false, Ordering::Relaxed);
+                    account.tight.fetch_and(!PASSED, Ordering::Relaxed);
                 }
                 total.is_some()
                     && fits_or_back(fits(Some(region), n), word, n)
@@ -197,7 +200,7 @@ impl Ledger {
         let n = account.subtract(units(bytes).unwrap_or(u32::MAX));
         if let Some(word) = self.region().and_then(|region| region.own_word(gpu)) {
             protocol::give_back(word, n);
-            if account.tight.load(Ordering::Relaxed) || self.is_lease_costly(gpu) {
+            if account.tight.load(Ordering::Relaxed) != 0 || self.is_lease_costly(gpu) {
                 protocol::reclaim(word);
             }
         }
@@ -211,7 +214,7 @@ impl Ledger {
         }
         let account = self.accounts.of(gpu);
         account.force(n);
-        account.tight.store(true, Ordering::Relaxed);
+        account.tight.fetch_or(PASSED, Ordering::Relaxed);
         self.note_peak(gpu, None);
     }
 
@@ -227,13 +230,16 @@ impl Ledger {
 
     /// Bytes that the whole container uses; those of a process that was killed until the next housekeeping of anybody.
     pub fn used(&self, gpu: GpuIndex) -> u64 {
-        let own = self.accounts.of(gpu).used();
-        let others = self.region().and_then(|region| {
-            let board = region.board(gpu)?;
+        let account = self.accounts.of(gpu);
+        let (own, region) = (account.used(), self.region());
+        let others = region.and_then(|region| Some((region, region.board(gpu)?))).map(|(region, board)| {
             let others = (0..board.slots()).filter(|slot| *slot != region.own_slot());
-            Some(others.map(|slot| u64::from(protocol::used(board.word(slot).load(Ordering::Acquire)))).sum())
+            let words =
+                others.map(|slot| u64::from(protocol::used(board.word(slot).load(Ordering::Acquire))));
+            words.sum::<u64>() + board.objects()
         });
-        own.saturating_add(others.unwrap_or(0)).saturating_mul(UNIT)
+        own.saturating_add(others.unwrap_or_else(|| account.shared.load(Ordering::Relaxed)))
+            .saturating_mul(UNIT)
     }
 
     /// Bytes that this process uses.
@@ -275,7 +281,7 @@ impl Ledger {
     fn note_limit(&self, gpu: GpuIndex, account: &Account, limit: u64) {
         let before = account.limit.swap(limit, Ordering::Relaxed);
         if limit < before {
-            account.tight.store(true, Ordering::Relaxed);
+            account.tight.fetch_or(PASSED, Ordering::Relaxed);
         }
         if let Some(region) = self.region()
             && let (Some(entry), Some(word)) = (region.gpu(gpu), region.own_word(gpu))
@@ -325,6 +331,7 @@ impl Ledger {
         // What threads have charged to the old one meanwhile.
         if let Some(region) = self.region() {
             self.enter_all(region);
+            self.enter_objects(region);
         }
         for (gpu, _, _) in self.accounts.known() {
             self.tell_estimated(gpu);

@@ -36,6 +36,7 @@ mod lazy;
 mod lost;
 mod membership;
 mod neighbour;
+mod objects;
 mod owner;
 mod peers;
 mod place;
@@ -45,6 +46,7 @@ mod request;
 mod snapshot;
 mod sweep;
 mod sync;
+mod table;
 mod upkeep;
 
 use std::fmt;
@@ -55,9 +57,11 @@ pub use estimated::Census;
 pub use lazy::request_trim;
 pub use lost::SharingLost;
 pub use membership::Ledger;
+pub use objects::{Closing, Opened, Shared};
 pub use peers::{Card, Promise};
 pub use place::find;
 pub use snapshot::{GpuState, ProcessState, Snapshot};
+pub use table::Key;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,10 +12,12 @@ use super::account::join;
 use super::beside;
 use super::guard;
 use super::layout::{
-    GPU_TABLE, GPUS, Gpu, Header, Preamble, SLOT_TABLE, SLOTS, Slot, gpu_offset, u32_at, u64_at,
+    GPU_TABLE, GPUS, Gpu, Header, OBJECT_TABLE, OBJECTS, Object, Preamble, SLOT_TABLE, SLOTS, Slot,
+    gpu_offset, u32_at, u64_at,
 };
 use super::place::{check_preamble, check_status};
 use super::protocol::{held, used};
+use super::table;
 use crate::sys::file::{File, Identity};
 use crate::sys::names;
 
@@ -122,6 +124,13 @@ fn read_ledger(state: &File, name: &CStr, question: Question) -> io::Result<Opti
     let mut table = vec![0; slots * size_of::<Slot>()];
     let read = file.read_at(&mut table, SLOT_TABLE as u64).unwrap_or(0);
     table.truncate(read);
+    // After the words: what has left them is found here.
+    let mut end = [0; 4];
+    let _ = file.read_at(&mut end, offset_of!(Header, objects_end) as u64);
+    let objects = (u32::from_ne_bytes(end) as usize).min(OBJECTS);
+    let mut shared = vec![0; objects * size_of::<Object>()];
+    let read = if objects > 0 { file.read_at(&mut shared, OBJECT_TABLE as u64).unwrap_or(0) } else { 0 };
+    shared.truncate(read);
     let since = Instant::now();
     let is_alive = |slot, owner| {
         // It may have put locks without number on its file, each of which the kernel looks at.
@@ -129,7 +138,7 @@ fn read_ledger(state: &File, name: &CStr, question: Question) -> io::Result<Opti
             || guard::is_alive(&file, slot, owner, |name| state.open_in(name, libc::O_RDONLY, 0))
                 .unwrap_or(true)
     };
-    Ok(Some(parse(&head, &table, question, status.identity, is_alive)))
+    Ok(Some(parse(&head, &table, &shared, question, status.identity, is_alive)))
 }
 
 /// Whether it is us who cannot read just now.
@@ -140,6 +149,7 @@ fn is_ours(error: &io::Error) -> bool {
 fn parse(
     head: &[u8],
     table: &[u8],
+    shared: &[u8],
     question: Question,
     file: Identity,
     is_alive: impl Fn(usize, u64) -> bool,
@@ -174,6 +184,14 @@ fn parse(
         if claim.held >= question.most {
             break;
         }
+    }
+    if claim.held < question.most {
+        let owner = |slot: usize| number(table, slot * size_of::<Slot>() + offset_of!(Slot, owner));
+        let counted = table::counted(shared, |slot| is_alive(slot, owner(slot)));
+        let sizes = counted.into_iter().filter(|size| size.column == column);
+        let units: u64 = sizes.map(|size| u64::from(size.units)).sum();
+        claim.held = claim.held.saturating_add(units);
+        claim.used = claim.used.saturating_add(units);
     }
     claim.held = claim.held.min(question.most);
     claim.used = claim.used.min(question.most);
@@ -211,10 +229,10 @@ mod tests {
     #[test]
     fn the_living_count_with_what_they_hold() {
         let (head, table) = ledger(&[pack(10, 4), pack(20, 20), pack(5, 5)]);
-        let (claim, alive) = parse(&head, &table, ASKED, FILE, |slot, _| slot != 1);
+        let (claim, alive) = parse(&head, &table, &[], ASKED, FILE, |slot, _| slot != 1);
         assert!(alive);
         assert_eq!((claim.held, claim.used, claim.reserve), (15, 9, Some(4096)));
-        let (claim, alive) = parse(&head, &table, ASKED, FILE, |_, _| false);
+        let (claim, alive) = parse(&head, &table, &[], ASKED, FILE, |_, _| false);
         assert!(!alive);
         assert_eq!((claim.held, claim.reserve), (0, Some(4096)));
     }
@@ -223,19 +241,19 @@ mod tests {
     fn another_card_is_another_matter() {
         let (head, table) = ledger(&[pack(10, 4)]);
         let other = Question { uuid: [8; 16], ..ASKED };
-        assert_eq!(parse(&head, &table, other, FILE, |_, _| true), (Claim::default(), false));
+        assert_eq!(parse(&head, &table, &[], other, FILE, |_, _| true), (Claim::default(), false));
     }
 
     #[test]
     fn of_those_who_ask_the_first_goes_ahead() {
         let (head, mut table) = ledger(&[0, 0, 0]);
         table[2 * size_of::<Slot>() + offset_of!(Slot, asking)] = 1;
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |_, _| true);
+        let (claim, _) = parse(&head, &table, &[], ASKED, FILE, |_, _| true);
         assert!(claim.asking && !claim.ahead);
         table[offset_of!(Slot, asking)] = 1;
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |_, _| true);
+        let (claim, _) = parse(&head, &table, &[], ASKED, FILE, |_, _| true);
         assert!(claim.asking && claim.ahead);
-        let (claim, _) = parse(&head, &table, ASKED, FILE, |slot, _| slot == 1);
+        let (claim, _) = parse(&head, &table, &[], ASKED, FILE, |slot, _| slot == 1);
         assert!(!claim.asking && !claim.ahead);
     }
 
@@ -253,7 +271,8 @@ mod tests {
             let question = Question { uuid: noise[uuid..uuid + 16].try_into().unwrap(), ..ASKED };
             for end in [FILE_SIZE, SLOT_TABLE + 7, 5000, 10, 0] {
                 let (head, table) = noise[..end].split_at(end.min(SLOT_TABLE));
-                let (claim, _) = parse(head, table, question, FILE, |_, _| true);
+                let shared = noise.get(OBJECT_TABLE..end).unwrap_or_default();
+                let (claim, _) = parse(head, table, shared, question, FILE, |_, _| true);
                 assert!(claim.held <= 1000 && claim.used <= 1000);
             }
         }

@@ -64,6 +64,8 @@ pub trait Board {
     fn in_flight(&self, slot: usize) -> &AtomicU32;
     /// Not zero while an arbiter decides. A hint: whoever believes it loses time, never safety.
     fn arbitrating(&self) -> &AtomicU32;
+    /// Units of shared memory that are in nobody's word.
+    fn objects(&self) -> u64;
 }
 
 /// What the arbiter needs from outside.
@@ -135,7 +137,9 @@ pub struct Total {
     fingerprint: u64,
 }
 
-/// Sums the words of all slots.
+/// Sums the words of all slots, and what is in nobody's.
+///
+/// In this order: what leaves a word for the objects is entered there first, so that it is seen in one of the two.
 pub fn total(board: &impl Board) -> Total {
     let mut total = Total::default();
     for slot in 0..board.slots() {
@@ -144,6 +148,10 @@ pub fn total(board: &impl Board) -> Total {
         total.used += u64::from(used(word));
         total.fingerprint = (total.fingerprint ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     }
+    let objects = board.objects();
+    total.held += objects;
+    total.used += objects;
+    total.fingerprint ^= objects;
     total
 }
 

@@ -7,7 +7,10 @@ use std::sync::OnceLock;
 
 use super::account::{Accounts, GpuIndex, claim, join};
 use super::guard::{self, Guard};
-use super::layout::{FILE_SIZE, GPUS, Gpu, Header, LABEL, Preamble, SLOTS, Slot, gpu_offset, slot_offset};
+use super::layout::{
+    CHARGES, FILE_SIZE, GPUS, Gpu, Header, LABEL, OBJECT_TABLE, OBJECTS, Object, Preamble, SLOTS, Slot,
+    gpu_offset, slot_offset,
+};
 use super::lost::Fault;
 use super::owner::{self, NOBODY};
 use super::place::{Opened, check_preamble, check_status};
@@ -140,9 +143,15 @@ impl Region {
 
     /// Clears what the slot's last owner left, and writes who has it now.
     fn sign(&self) {
-        wipe(self.own());
+        self.clear_slot(self.slot);
         self.write_who_we_are();
         self.header().high_water.fetch_max(self.slot as u32 + 1, Ordering::AcqRel);
+    }
+
+    /// Clears a slot that the caller has. What its last owner shared is others' first.
+    pub fn clear_slot(&self, slot: usize) {
+        self.drop_holds(slot);
+        wipe(self.slot_at(slot));
     }
 
     #[inline(never)]
@@ -328,7 +337,23 @@ impl Region {
         unsafe { self.map.base().add(offset).cast::<Slot>().as_ref() }
     }
 
-    fn gpu_at(&self, column: usize) -> &Gpu {
+    /// An object's entry; one beyond the last is the last.
+    pub fn object_at(&self, at: usize) -> &Object {
+        let offset = OBJECT_TABLE + at.min(OBJECTS - 1) * size_of::<Object>();
+        // SAFETY: the offset is that of a whole object inside the mapping, aligned as objects are (asserted in `layout`); see
+        // `header` for the rest.
+        unsafe { self.map.base().add(offset).cast::<Object>().as_ref() }
+    }
+
+    /// The charge of the object there.
+    pub fn charge_at(&self, at: usize) -> &AtomicU64 {
+        let offset = CHARGES + at.min(OBJECTS - 1) * size_of::<AtomicU64>();
+        // SAFETY: the offset is that of a whole word inside the mapping, aligned; see `header` for the rest.
+        unsafe { self.map.base().add(offset).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// The file's entry of one of its GPUs, by its number there.
+    pub fn gpu_at(&self, column: usize) -> &Gpu {
         let offset = gpu_offset(column.min(GPUS - 1));
         // SAFETY: the offset is that of a whole entry inside the mapping, aligned as entries are; see `header` for the rest.
         unsafe { self.map.base().add(offset).cast::<Gpu>().as_ref() }
@@ -339,7 +364,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         // Nothing of ours is left for others to sweep.
         if self.slot < SLOTS && matches!(self.check(&Accounts::new()), Check::Sound) {
-            wipe(self.own());
+            self.clear_slot(self.slot);
             owner::leave(&self.own().owner, self.owner);
         }
     }
@@ -353,8 +378,8 @@ fn in_order(region: &Region) -> impl Iterator<Item = usize> + use<'_> {
         .map(|(slot, _)| slot)
 }
 
-/// Clears a slot that the caller has: nothing used, no process.
-pub(super) fn wipe(slot: &Slot) {
+/// Nothing used, no process.
+fn wipe(slot: &Slot) {
     slot.pid.store(0, Ordering::Release);
     slot.in_flight.store(0, Ordering::Release);
     slot.asking.store(0, Ordering::Release);
@@ -406,6 +431,10 @@ impl Board for Column<'_> {
 
     fn arbitrating(&self) -> &AtomicU32 {
         &self.region.gpu_at(self.column).arbitrating
+    }
+
+    fn objects(&self) -> u64 {
+        self.region.objects_charged(self.column)
     }
 }
 

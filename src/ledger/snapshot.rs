@@ -10,12 +10,13 @@ use core::mem::{offset_of, size_of};
 use super::account::join;
 use super::guard;
 use super::layout::{
-    COMM, FILE_SIZE, GPUS, Gpu, Header, LABEL, LIMIT_KNOWN, Preamble, SLOTS, Slot, gpu_offset, slot_offset,
-    u32_at, u64_at,
+    COMM, FILE_SIZE, GPUS, Gpu, Header, LABEL, LIMIT_KNOWN, OBJECT_TABLE, Preamble, SLOTS, Slot, gpu_offset,
+    slot_offset, u32_at, u64_at,
 };
 use super::lost::{Fault, SharingLost};
 use super::place::{check_preamble, check_status};
 use super::protocol::{UNIT, granted, held, used};
+use super::table;
 use crate::sys::file::File;
 
 /// A ledger at one moment. All of it was written by processes that need not be honest.
@@ -40,7 +41,9 @@ pub struct GpuState {
     pub reserve: u64,
     /// What the living use.
     pub used: u64,
-    /// What of that is backed on touch, so that the card may hold none of it.
+    /// What of that several may hold and is in no process's own use, since the one that made it is gone.
+    pub shared: u64,
+    /// What of it is backed on touch, so that the card may hold none of it.
     pub lazy: u64,
     /// What the living use or have leased.
     pub granted: u64,
@@ -137,6 +140,16 @@ fn parse(bytes: &[u8], is_alive: impl Fn(usize, u64) -> io::Result<bool>) -> Sna
             lazy,
         });
     }
+    let objects = bytes.get(OBJECT_TABLE..).unwrap_or_default();
+    let owner = |slot: usize| number(bytes, slot_offset(slot) + offset_of!(Slot, owner));
+    for size in table::counted(objects, |slot| is_alive(slot, owner(slot)).unwrap_or(false)) {
+        let place = columns.iter().position(|column| *column == size.column);
+        let Some(gpu) = place.and_then(|at| gpus.get_mut(at)) else { continue };
+        let bytes = u64::from(size.units) * UNIT;
+        gpu.shared = gpu.shared.saturating_add(bytes);
+        gpu.used = gpu.used.saturating_add(bytes);
+        gpu.granted = gpu.granted.saturating_add(bytes);
+    }
     Snapshot { label: text(bytes, offset_of!(Header, label), LABEL), gpus, processes }
 }
 
@@ -148,6 +161,7 @@ fn gpu_state(bytes: &[u8], at: usize) -> GpuState {
         limit: limit_known.then(|| number(bytes, at + offset_of!(Gpu, limit))),
         reserve: number(bytes, at + offset_of!(Gpu, reserve)),
         used: 0,
+        shared: 0,
         lazy: 0,
         granted: 0,
         peak: number(bytes, at + offset_of!(Gpu, peak)).saturating_mul(UNIT),
@@ -188,7 +202,8 @@ mod tests {
         assert_eq!(snapshot.gpus.len(), GPUS);
         assert_eq!(snapshot.processes.len(), SLOTS);
         let ones = parse(&vec![0xFF; FILE_SIZE], |_, _| Ok(true));
-        assert!(ones.gpus.iter().all(|gpu| gpu.used == SLOTS as u64 * u64::from(u32::MAX) * UNIT));
+        let words = SLOTS as u64 * u64::from(u32::MAX) * UNIT;
+        assert!(ones.gpus.iter().all(|gpu| gpu.used - gpu.shared == words));
         assert!(ones.processes.iter().all(|process| !process.comm.chars().any(char::is_control)));
     }
 

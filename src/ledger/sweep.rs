@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::layout::slot_offset;
 use super::owner::NOBODY;
-use super::region::{Region, wipe};
+use super::region::Region;
 use super::{guard, owner};
 use crate::sys::file::File;
 use crate::sys::lock;
@@ -26,7 +26,7 @@ impl Region {
                 found |= self.clear(file, slot);
             }
         }
-        found
+        self.sweep_objects(file) || found
     }
 
     /// Clears a dead owner's slot: by the slot's own lock, or behind our guard where somebody who can only read the file, such as
@@ -45,7 +45,7 @@ impl Region {
 
     fn clear_as(&self, file: &File, slot: usize, mine: u64) -> bool {
         let Some(dead) = self.take_over(file, slot, mine) else { return false };
-        wipe(self.slot_at(slot));
+        self.clear_slot(slot);
         owner::leave(&self.slot_at(slot).owner, mine);
         if owner::is_guarded(dead) {
             guard::remove(&guard::beside(self.path(), &guard::name(dead)));

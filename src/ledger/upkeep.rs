@@ -100,6 +100,7 @@ impl Ledger {
         }
         if due(&self.upkeep.words, now, SWEEP_EVERY) {
             self.repair_words(region);
+            self.repair_objects(region);
         }
         if self.place == StatePlace::Default && due(&self.upkeep.place, now, PLACE_EVERY) {
             let first = place::existing(&self.place).map(|(_, status)| status.identity);

@@ -8,6 +8,7 @@ pub mod fork;
 pub mod identity;
 pub mod lock;
 pub mod mapping;
+pub mod mark;
 pub(crate) mod names;
 pub mod nvml_client;
 pub(crate) mod object;
