@@ -44,7 +44,7 @@ macro_rules! handles {
     )*};
 }
 handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, nvmlDevice_t);
-handles!(CUgraph, CUgraphNode, CUgraphExec, CUgreenCtx);
+handles!(CUgraph, CUgraphNode, CUgraphExec, CUgreenCtx, CUexternalMemory);
 
 /// A physical allocation of the virtual memory interface.
 pub type CUmemGenericAllocationHandle = c_ulonglong;
@@ -74,6 +74,28 @@ pub struct CUmemAllocationProp {
     pub location: CUmemLocation,
     pub win32_handle_metadata: *mut c_void,
     pub alloc_flags: [u8; 8],
+}
+
+/// `CUipcMemHandle`; `CUmemFabricHandle` and `CUmemPoolPtrExportData` are as long.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUipcMemHandle {
+    pub bytes: [u8; 64],
+}
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub const HANDLE_DESCRIPTOR: c_int = 1;
+/// `CU_MEM_HANDLE_TYPE_FABRIC`.
+pub const HANDLE_FABRIC: c_int = 8;
+
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+    pub kind: c_int,
+    pub handle: [*mut c_void; 2],
+    pub size: c_ulonglong,
+    pub flags: c_uint,
+    pub reserved: [c_uint; 16],
 }
 
 /// `CUmemPoolProps`.
@@ -299,6 +321,9 @@ pub const UUID_TEXT: usize = 96;
 
 const _: () = {
     assert!(size_of::<CUuuid>() == 16);
+    assert!(size_of::<CUipcMemHandle>() == 64);
+    assert!(size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>() == 104);
+    assert!(core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size) == 24);
     assert!(size_of::<CUmemAllocationProp>() == 32);
     assert!(size_of::<CUmemPoolProps>() == 88);
     assert!(size_of::<CUDA_MEM_ALLOC_NODE_PARAMS>() == 120);

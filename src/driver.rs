@@ -4,7 +4,7 @@
 //! process are each asked about their own contexts. They are read from the copy's symbol table: nothing is
 //! opened, and whoever interposes on these names is not disturbed by our questions.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -99,6 +99,22 @@ driver_functions! {
     fn mem_prefetch = c"cuMemPrefetchAsync" (address: CUdeviceptr, bytes: usize, to: CUdevice, stream: CUstream);
     /// `cuMemFree`.
     fn mem_free = c"cuMemFree_v2" (address: CUdeviceptr);
+    /// `cuMemGetAddressRange`: of the allocation around an address.
+    fn mem_address_range = c"cuMemGetAddressRange_v2" (start: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
+    /// `cuIpcCloseMemHandle`.
+    fn ipc_close = c"cuIpcCloseMemHandle" (address: CUdeviceptr);
+    /// `cuMemGetAllocationPropertiesFromHandle`.
+    fn mem_properties = c"cuMemGetAllocationPropertiesFromHandle" (properties: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
+    /// `cuMemRelease`.
+    fn mem_release = c"cuMemRelease" (handle: CUmemGenericAllocationHandle);
+    /// `cuMemAddressReserve`.
+    fn address_reserve = c"cuMemAddressReserve" (start: *mut CUdeviceptr, bytes: usize, alignment: usize, wanted: CUdeviceptr, flags: c_ulonglong);
+    /// `cuMemAddressFree`.
+    fn address_free = c"cuMemAddressFree" (start: CUdeviceptr, bytes: usize);
+    /// `cuMemMap`.
+    fn mem_map = c"cuMemMap" (start: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong);
+    /// `cuMemUnmap`.
+    fn mem_unmap = c"cuMemUnmap" (start: CUdeviceptr, bytes: usize);
     /// `cuStreamSynchronize`.
     fn stream_synchronize = c"cuStreamSynchronize" (stream: CUstream);
     /// `cuCtxSynchronize`.

@@ -232,7 +232,9 @@ fn give_back(process: &Process, context: ContextId, bytes: u64, estimated: bool)
 /// Physical memory is gone: its charge goes back to the budget.
 pub fn gone(process: &Process, pieces: impl IntoIterator<Item = Gone>) {
     for piece in pieces {
-        if let Some(index) = piece.gpu.ledger {
+        // First, so that what others hold of it is counted at every moment.
+        let _closing = piece.shared.map(|shared| process.ledger().close_shared(shared));
+        if let Some(index) = piece.gpu.and_then(|gpu| gpu.ledger) {
             process.ledger().give_back(index, piece.bytes);
         }
     }

@@ -290,5 +290,10 @@ pub(super) unsafe fn ipc_handle(
         );
     }
     // SAFETY: the caller's own arguments.
-    unsafe { next(handle, address) }
+    let code = unsafe { next(handle, address) };
+    if code == SUCCESS && !handle.is_null() {
+        // SAFETY: the driver has just filled it.
+        unsafe { share::ipc_exported(call, handle, address) };
+    }
+    code
 }

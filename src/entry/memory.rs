@@ -200,6 +200,16 @@ pub(super) unsafe fn free_v1(call: &Call, next: FreeV1, address: CUdeviceptr_v1)
 /// the driver untouched.
 #[inline]
 pub(super) fn freed(call: &Call, address: u64, ask: impl FnOnce() -> Code) -> Code {
+    if call.process.sharing.is_any() {
+        let mut ask = Some(ask);
+        return share::freed(call, address, &mut || ask.take().map_or(cuda::UNKNOWN, |ask| ask()));
+    }
+    freed_here(call, address, ask)
+}
+
+/// As [`freed`], of what no other process can have.
+#[inline]
+pub(super) fn freed_here(call: &Call, address: u64, ask: impl FnOnce() -> Code) -> Code {
     let process = call.process;
     let Some(taken) = process.allocations.take(address) else {
         let code = ask();

@@ -16,10 +16,11 @@ mod memory;
 mod nvml;
 mod pool;
 mod resolver;
+mod share;
 mod start;
 mod vmm;
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::*;

@@ -101,27 +101,7 @@ pub(super) unsafe fn retain(
     let code = unsafe { next(handle, address) };
     if code == SUCCESS && !handle.is_null() {
         // SAFETY: the driver has just written it.
-        call.process.physical.retained(unsafe { *handle }, Some(address as u64));
-    }
-    code
-}
-
-type Import = unsafe extern "C" fn(*mut CUmemGenericAllocationHandle, *mut c_void, c_int) -> Code;
-
-/// `cuMemImportFromShareableHandle`.
-pub(super) unsafe fn import(
-    call: &Call,
-    next: Import,
-    handle: *mut CUmemGenericAllocationHandle,
-    os_handle: *mut c_void,
-    kind: c_int,
-) -> Code {
-    // SAFETY: the caller's own arguments.
-    let code = unsafe { next(handle, os_handle, kind) };
-    if code == SUCCESS && !handle.is_null() {
-        // SAFETY: the driver has just written it. Memory that this process made is counted as one piece; another
-        // process's stays charged to that one.
-        call.process.physical.retained(unsafe { *handle }, None);
+        call.process.physical.retained(unsafe { *handle }, address as u64);
     }
     code
 }

@@ -126,6 +126,14 @@ impl Allocations {
         Some(self.taken(shard, address, record))
     }
 
+    /// What lies at `address`, and the bytes of all blocks that it touches.
+    pub fn look(&self, address: u64) -> Option<(Record, u64)> {
+        let record = Packed(*self.shard(address).records.get_mut(address)?).open();
+        let edges = Edges::of_range(address, record.bytes);
+        let parts = u64::from(edges.first.is_some()) + u64::from(edges.last.is_some());
+        Some((record, edges.whole + parts * BLOCK))
+    }
+
     fn take_if(&self, address: u64, wanted: impl FnOnce(Record) -> bool) -> Option<Taken> {
         let mut shard = self.shard(address);
         let record = Packed(*shard.records.get_mut(address)?).open();

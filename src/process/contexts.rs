@@ -410,16 +410,20 @@ impl Contexts {
         for entry in &removed {
             process.lazy.drop_context(process, entry.id);
             process.leaving.drop_context(process, entry.id);
+            let closing = process.sharing.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
             gate::gone(process, arrays.iter().flat_map(|array| process.physical.holder_gone(array.name)));
             let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
             let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
+            let external: u64 =
+                process.external.drop_context(entry.id).iter().map(|memory| memory.bytes).sum();
             if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, memory.bytes + arrays + limits);
+                process.ledger().give_back(index, memory.bytes + arrays + limits + external);
                 process.ledger().less_estimated(index, memory.estimated + limits);
                 process.ledger().context_gone(index, entry.cost);
             }
+            drop(closing);
             process.graphs.context_gone();
             if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
                 process.pools.drop_doomed(process, entry.gpu);

@@ -20,6 +20,7 @@ pub mod leaving;
 pub mod outlived;
 pub mod physical;
 pub mod pools;
+pub mod sharing;
 mod table;
 pub mod thread;
 
@@ -41,6 +42,7 @@ use lazy::Lazy;
 use leaving::Leaving;
 use physical::Physical;
 use pools::Pools;
+use sharing::Sharing;
 
 /// See the module.
 pub struct Process {
@@ -66,6 +68,10 @@ pub struct Process {
     pub arrays: Arrays,
     /// What limits of its contexts take beyond their defaults.
     pub limits: Arrays,
+    /// Memory of other interfaces that it has imported.
+    pub external: Arrays,
+    /// What it shares with other processes by address.
+    pub sharing: Sharing,
     /// Captures begun and not ended, in which some questions to the driver are not allowed.
     pub captures: AtomicUsize,
     ledger: OnceLock<Ledger>,
@@ -94,6 +100,8 @@ impl Process {
             graphs: Graphs::default(),
             arrays: Arrays::default(),
             limits: Arrays::default(),
+            external: Arrays::default(),
+            sharing: Sharing::default(),
             captures: AtomicUsize::new(0),
             ledger: OnceLock::new(),
         }

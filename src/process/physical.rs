@@ -8,20 +8,34 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::bound::{Binding, Bindings, Region};
 use super::gpus::Gpu;
+use crate::ledger::Shared;
 
 /// What a piece of physical memory takes once it is gone.
 #[derive(Clone, Copy)]
 pub struct Gone {
-    /// The card it lay on.
-    pub gpu: &'static Gpu,
+    /// The card it lay on; `None` for a multicast object.
+    pub gpu: Option<&'static Gpu>,
     /// What it was charged, in bytes.
     pub bytes: u64,
+    /// By what other processes may hold it.
+    pub shared: Option<Shared>,
+}
+
+/// What a piece is between processes.
+#[derive(Clone, Copy)]
+pub struct Common {
+    /// By what they hold it together.
+    pub shared: Shared,
+    /// What descriptors that lead to it are marked with; 0 for none.
+    pub mark: u64,
 }
 
 struct Piece {
     /// `None` for a multicast object.
     gpu: Option<&'static Gpu>,
+    /// What this process is charged for it.
     bytes: u64,
+    shared: Option<Common>,
     /// Handle references: one for its creation, one for each time it was retained.
     references: u32,
     /// To addresses, and bindings, and calls on their way that make such.
@@ -81,10 +95,55 @@ impl Physical {
         self.lock().enter(handle, None, 0)
     }
 
-    /// One more reference to `handle`, as an import of one's own memory or a retain by address gives.
-    pub fn retained(&self, handle: u64, address: Option<u64>) {
+    /// What `handle` stands for: its card, what it is charged, and what it is between processes, if anything.
+    pub fn look(&self, handle: u64) -> Option<(Option<&'static Gpu>, u64, Option<Common>)> {
+        let state = self.lock();
+        let piece = state.pieces.get(state.handles.get(&handle)?)?;
+        Some((piece.gpu, piece.bytes, piece.shared))
+    }
+
+    /// Other processes may hold `handle` as `common` from now on; false where they already may as something else.
+    pub fn shared(&self, handle: u64, common: Common) -> bool {
+        let state = &mut *self.lock();
+        let piece = state.handles.get(&handle).and_then(|piece| state.pieces.get_mut(piece));
+        let piece = piece.filter(|piece| piece.shared.is_none());
+        piece.is_some_and(|piece| {
+            piece.shared = Some(common);
+            true
+        })
+    }
+
+    /// `handle` was imported, and is held as `common`, if that is known. True where it stands for a piece that this process had.
+    pub fn imported(&self, handle: u64, common: Option<Common>) -> bool {
         let mut state = self.lock();
-        let at = address.and_then(|address| state.at(address));
+        let name = |common: Option<Common>| common.map(|common| common.shared);
+        let same = |piece: &Piece| name(piece.shared) == name(common);
+        let had = state.handles.get(&handle).copied().or_else(|| {
+            let held = state.pieces.iter().find(|(_, piece)| common.is_some() && same(piece));
+            held.map(|(name, _)| *name)
+        });
+        let Some(name) = had else { return false };
+        state.handles.insert(handle, name);
+        if let Some(piece) = state.pieces.get_mut(&name) {
+            piece.references += 1;
+        }
+        true
+    }
+
+    /// `handle` was imported and is new here: on `gpu`, or a multicast object. This process is charged `bytes`, or holds it as
+    /// `common`.
+    pub fn entered(&self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64, common: Option<Common>) {
+        let mut state = self.lock();
+        let name = state.enter(handle, gpu, bytes);
+        if let Some(piece) = state.pieces.get_mut(&name) {
+            piece.shared = common;
+        }
+    }
+
+    /// One more reference to `handle`, as a retain by address gives.
+    pub fn retained(&self, handle: u64, address: u64) {
+        let mut state = self.lock();
+        let at = state.at(address);
         let Some(piece) = at.or_else(|| state.handles.get(&handle).copied()) else { return };
         state.handles.insert(handle, piece);
         if let Some(piece) = state.pieces.get_mut(&piece) {
@@ -269,7 +328,7 @@ impl State {
 
     fn enter(&mut self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64) -> u64 {
         let piece = self.number();
-        self.pieces.insert(piece, Piece { gpu, bytes, references: 1, mappings: 0 });
+        self.pieces.insert(piece, Piece { gpu, bytes, shared: None, references: 1, mappings: 0 });
         self.handles.insert(handle, piece);
         piece
     }
@@ -294,7 +353,8 @@ impl State {
         if piece.references > 0 || piece.mappings > 0 {
             return;
         }
-        gone.extend(piece.gpu.map(|gpu| Gone { gpu, bytes: piece.bytes }));
+        let shared = piece.shared.map(|common| common.shared);
+        gone.push(Gone { gpu: piece.gpu, bytes: piece.bytes, shared });
         self.pieces.remove(&name);
         for binding in self.bindings.take_all(name) {
             self.let_go(binding.piece, gone);

@@ -18,5 +18,6 @@ mod over_budget;
 mod pools;
 mod processes;
 mod routes;
+mod shared;
 mod transparency;
 mod virtual_memory;

@@ -1,0 +1,219 @@
+//! Memory at addresses that other processes have opened, or may, and memory of theirs that this one has.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::ledger::{Closing, Key, Shared};
+use crate::sys::mark;
+
+use super::Process;
+use super::contexts::ContextId;
+use super::gpus::Gpu;
+
+/// Who pays for memory that came from elsewhere.
+#[derive(Clone, Copy)]
+pub enum Holding {
+    /// The container does, once for all that hold it.
+    Together(Shared),
+    /// This process does, since nobody in the container says that it has it.
+    Alone(&'static Gpu, u64),
+}
+
+impl Holding {
+    /// The process holds it no more.
+    pub fn end(self, process: &Process) {
+        match self {
+            Holding::Together(shared) => drop(process.ledger().close_shared(shared)),
+            Holding::Alone(gpu, bytes) => {
+                if let Some(index) = gpu.ledger {
+                    process.ledger().give_back(index, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Something of ours at an address that others may open.
+struct Export {
+    shared: Shared,
+    key: Key,
+    /// `None` is memory of a pool.
+    context: Option<ContextId>,
+}
+
+/// Something of others at an address.
+struct Import {
+    holding: Holding,
+    times: u32,
+    context: ContextId,
+}
+
+/// See the module. Thread-safe.
+#[derive(Default)]
+pub struct Sharing {
+    any: AtomicBool,
+    marks: AtomicU64,
+    exports: Mutex<HashMap<u64, Export>>,
+    imports: Mutex<HashMap<u64, Import>>,
+}
+
+/// What was at an address that the driver is asked to free or close.
+#[must_use]
+pub struct Taken {
+    address: u64,
+    export: Option<Export>,
+    import: Option<Import>,
+}
+
+impl Sharing {
+    /// Whether anything was ever shared.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Others find what lies at `address` as `key`: on `gpu`, so many `bytes`, of a context or a pool.
+    pub fn export(
+        &self,
+        process: &Process,
+        address: u64,
+        key: Key,
+        gpu: &'static Gpu,
+        bytes: u64,
+        context: Option<ContextId>,
+    ) {
+        let Some(index) = gpu.ledger else { return };
+        self.any.store(true, Ordering::Relaxed);
+        let mut exports = lock(&self.exports);
+        if exports.get(&address).is_some_and(|known| known.key == key) {
+            return;
+        }
+        let shared = process.ledger().share(index, key, bytes, 0);
+        let older = exports.insert(address, Export { shared, key, context });
+        if let Some(older) = older {
+            drop(process.ledger().close_shared(older.shared));
+        }
+    }
+
+    /// Memory of others was opened at `address`; whether it was before and is counted already.
+    pub fn opened_again(&self, address: u64) -> bool {
+        self.any.store(true, Ordering::Relaxed);
+        let mut imports = lock(&self.imports);
+        let known = imports.get_mut(&address);
+        known.is_some_and(|known| {
+            known.times += 1;
+            true
+        })
+    }
+
+    /// It was not, and this is who pays for it.
+    pub fn opened(&self, process: &Process, address: u64, context: ContextId, holding: Holding) {
+        let mut imports = lock(&self.imports);
+        if let Some(known) = imports.get_mut(&address) {
+            // Another thread came first.
+            known.times += 1;
+            drop(imports);
+            return holding.end(process);
+        }
+        imports.insert(address, Import { holding, times: 1, context });
+    }
+
+    /// Takes what is at `address` out, once, before the driver is asked; to be [gone](Self::gone) or [put
+    /// back](Self::put_back).
+    #[cold]
+    pub fn take(&self, address: u64) -> Option<Taken> {
+        if let Some(export) = lock(&self.exports).remove(&address) {
+            return Some(Taken { address, export: Some(export), import: None });
+        }
+        let mut imports = lock(&self.imports);
+        let known = imports.get_mut(&address)?;
+        known.times = known.times.saturating_sub(1);
+        let import = Import { holding: known.holding, times: known.times, context: known.context };
+        if import.times == 0 {
+            imports.remove(&address);
+        }
+        Some(Taken { address, export: None, import: Some(import) })
+    }
+
+    /// The driver has done it. What was paid for it is given back while the answer lives.
+    #[cold]
+    pub fn gone<'process>(&self, process: &'process Process, taken: Taken) -> Option<Closing<'process>> {
+        if let Some(import) = taken.import.filter(|import| import.times == 0) {
+            import.holding.end(process);
+        }
+        taken.export.map(|export| process.ledger().close_shared(export.shared))
+    }
+
+    /// The driver has refused.
+    #[cold]
+    pub fn put_back(&self, process: &Process, taken: Taken) {
+        if let Some(export) = taken.export
+            && let Some(newer) = lock(&self.exports).insert(taken.address, export)
+        {
+            drop(process.ledger().close_shared(newer.shared));
+        }
+        if let Some(import) = taken.import {
+            let mut imports = lock(&self.imports);
+            match imports.get_mut(&taken.address) {
+                Some(known) => known.times += 1,
+                None => {
+                    imports.insert(taken.address, Import { times: 1, ..import });
+                }
+            }
+        }
+    }
+
+    /// A context is gone and what was opened in it; what was allocated in it is others' now, if they hold it. What is shared of
+    /// pools counts for itself, whether or not they still hold it. What was paid is given back while the answer lives.
+    pub fn drop_context<'process>(
+        &self,
+        process: &'process Process,
+        context: ContextId,
+    ) -> Vec<Closing<'process>> {
+        if !self.is_any() {
+            return Vec::new();
+        }
+        let imports: Vec<Import> = lock(&self.imports)
+            .extract_if(|_, import| import.context == context)
+            .map(|(_, import)| import)
+            .collect();
+        for import in imports {
+            import.holding.end(process);
+        }
+        let gone = |_: &u64, export: &mut Export| export.context.is_none_or(|of| of == context);
+        let exports: Vec<Export> = lock(&self.exports).extract_if(gone).map(|(_, export)| export).collect();
+        exports.into_iter().map(|export| process.ledger().close_shared(export.shared)).collect()
+    }
+
+    /// A mark for descriptors of one piece of memory: no other process has it, of whatever container.
+    pub fn next_mark(&self) -> u64 {
+        // Salted with what differs between processes, and between containers where ids are the same.
+        let salt = self.marks.load(Ordering::Relaxed);
+        if salt == 0 {
+            let mut random = [0u8; 8];
+            // SAFETY: `random` is valid for writes of its length.
+            let n = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };
+            let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let clock = clock.map_or(0, |since| since.as_nanos() as u64);
+            let other = clock ^ u64::from(std::process::id()) << 40;
+            let salt = if n == random.len() as isize { u64::from_ne_bytes(random) } else { other };
+            let _ = self.marks.compare_exchange(0, salt | 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        mark::of(self.marks.fetch_add(8, Ordering::Relaxed))
+    }
+}
+
+/// What a thing is called between processes, from what the driver hands out for it.
+pub fn key_of(kind: u8, bytes: &[u8]) -> Key {
+    let mut key = [0xCBF2_9CE4_8422_2325u64, 0x9E37_79B9_7F4A_7C15];
+    for byte in bytes.iter().chain([&kind]) {
+        key[0] = (key[0] ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        key[1] = (key[1].rotate_left(23) ^ u64::from(*byte)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    }
+    [key[0], key[1] | 1]
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
