@@ -95,16 +95,16 @@ unsafe fn operate(
     };
     let operations: Vec<Operation> = (0..count as usize).map(prepare).collect();
     let code = ask();
-    let mut gone = Vec::new();
+    let mut leaving = Vec::new();
     for Operation { array, mut region, pin, before } in operations {
         if code == SUCCESS {
-            gone.extend(physical.unbound(before));
+            leaving.push(before);
             if region.holder == NOBODY {
                 // Made where nobody saw it, it is met here.
                 region.holder = arrays.meet(array, place).name;
             }
             // What an earlier operation of the same list put there.
-            gone.extend(physical.unbound(physical.detach(&region, Some(this))));
+            leaving.push(physical.detach(&region, Some(this)));
         } else {
             physical.attach(before);
         }
@@ -115,7 +115,8 @@ unsafe fn operate(
             gate::gone(process, let_go);
         }
     }
-    process.leaving.add(process, call.driver, place, stream, gone);
+    leaving.retain(|bindings| !bindings.is_empty());
+    process.leaving.add(process, call.driver, place, stream, leaving);
     code
 }
 

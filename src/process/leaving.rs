@@ -1,4 +1,4 @@
-//! Physical memory that the driver lets go of in stream order: it is charged until the stream has come that far.
+//! Bindings that the driver undoes in stream order: they keep what is bound until the stream has come that far.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -9,15 +9,23 @@ use crate::gate;
 
 use super::Process;
 use super::contexts::{ContextId, Place};
-use super::physical::Gone;
+use super::physical::Detached;
 
-/// What goes when a stream has come to `event`.
+/// What is unbound when a stream has come to `event`.
 struct Departure {
     /// `None` where it could not be recorded: then all goes with the context.
     event: Option<usize>,
     driver: usize,
     context: ContextId,
-    gone: Vec<Gone>,
+    bindings: Vec<Detached>,
+}
+
+impl Departure {
+    fn leave(self, process: &Process) {
+        for bindings in self.bindings {
+            gate::gone(process, process.physical.unbound(bindings));
+        }
+    }
 }
 
 /// See the module. Thread-safe; no lock is held while the driver is asked.
@@ -29,10 +37,17 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// `gone` goes once `stream` has done what it was given; `place` is the current one. A stream that has nothing to do has
-    /// done that already.
-    pub fn add(&self, process: &Process, driver: usize, place: Place, stream: CUstream, gone: Vec<Gone>) {
-        if gone.is_empty() {
+    /// `bindings` are undone once `stream` has done what it was given; `place` is the current one. A stream that has nothing to
+    /// do has done that already.
+    pub fn add(
+        &self,
+        process: &Process,
+        driver: usize,
+        place: Place,
+        stream: CUstream,
+        bindings: Vec<Detached>,
+    ) {
+        if bindings.is_empty() {
             return;
         }
         let marked = Driver::get(driver).and_then(|api| mark(api, stream));
@@ -41,7 +56,7 @@ impl Leaving {
         let elsewhere = context.and_then(|context| process.contexts.of(process, driver, context));
         let context = elsewhere.unwrap_or(place).context;
         let mut pending = self.lock();
-        pending.push(Departure { event, driver, context, gone });
+        pending.push(Departure { event, driver, context, bindings });
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
         self.settle(process);
@@ -69,9 +84,7 @@ impl Leaving {
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
         let any = !left.is_empty();
-        for departure in left {
-            gate::gone(process, departure.gone);
-        }
+        left.into_iter().for_each(|departure| departure.leave(process));
         any
     }
 
@@ -84,9 +97,7 @@ impl Leaving {
         let left: Vec<_> = pending.extract_if(.., |departure| departure.context == context).collect();
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
-        for departure in left {
-            gate::gone(process, departure.gone);
-        }
+        left.into_iter().for_each(|departure| departure.leave(process));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {

@@ -80,6 +80,13 @@ pub struct Pin {
 #[must_use]
 pub struct Detached(Vec<Binding>);
 
+impl Detached {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Mappings that a call on its way is about to undo.
 #[must_use]
 pub struct Unmapping(Vec<(u64, u64)>);

@@ -273,6 +273,20 @@ fn what_a_stream_has_not_come_to_unmap_stays_charged() {
         let all = [&mapped[..], &behind, &held, way, &["used -> 0 0MiB"]].concat();
         expect_queued(&all.iter().map(|line| line.trim_end()).collect::<Vec<_>>());
     }
+    // Whether the handle is released before or after.
+    expect_queued(&[
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array -> 0",
+        "hold-arrays 1",
+        "queue-unmap a 0 0 128 128",
+        "map-array -> 0",
+        "release h -> 0",
+        "used -> 0 1024MiB",
+        "sync -> 0",
+        "used -> 0 0MiB",
+    ]);
     // A tile that is mapped anew is unmapped as late.
     expect_queued(&[
         "sparse a 1024 1024 -> 0",
