@@ -6,6 +6,7 @@
 #include "pool.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define POOL_MAGIC 0x6c6f6f705369676dull
@@ -32,7 +33,8 @@ static CUresult export_pool(int *out, CUmemoryPool handle, CUmemAllocationHandle
         !sim_pool_is_exportable(pool))
         return CUDA_ERROR_INVALID_VALUE;
     struct pool_head head = {POOL_MAGIC, pool->heap.card_index, 0};
-    int fd = memfd_create("pool", MFD_CLOEXEC);
+    /* Not by its function: that is not in the C library of old machines. */
+    int fd = (int)syscall(SYS_memfd_create, "pool", 1u /* MFD_CLOEXEC */);
     if (fd < 0 || pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head) {
         if (fd >= 0)
             close(fd);
