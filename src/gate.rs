@@ -230,7 +230,8 @@ fn give_back(process: &Process, context: ContextId, bytes: u64, estimated: bool)
 }
 
 /// Physical memory is gone: its charge goes back to the budget.
-pub fn gone(process: &Process, pieces: impl IntoIterator<Item = Gone>) {
+#[inline(never)]
+pub fn gone(process: &Process, pieces: Vec<Gone>) {
     for piece in pieces {
         // First, so that what others hold of it is counted at every moment.
         let _closing = piece.shared.map(|shared| process.ledger().close_shared(shared));

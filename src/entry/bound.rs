@@ -57,7 +57,7 @@ pub(super) unsafe fn map_array(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { operate(call, list, count, stream, || next(list, count, stream)) }
+    unsafe { operate(call, list, count, stream, &mut || next(list, count, stream)) }
 }
 
 /// `cuMemMapArrayAsync`, where no stream is the thread's own.
@@ -69,7 +69,7 @@ pub(super) unsafe fn map_array_ptsz(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { operate(call, list, count, per_thread(stream), || next(list, count, stream)) }
+    unsafe { operate(call, list, count, per_thread(stream), &mut || next(list, count, stream)) }
 }
 
 /// # Safety
@@ -79,7 +79,7 @@ unsafe fn operate(
     list: *mut CUarrayMapInfo,
     count: c_uint,
     stream: CUstream,
-    ask: impl FnOnce() -> Code,
+    ask: &mut dyn FnMut() -> Code,
 ) -> Code {
     let Some(place) = call.place().filter(|_| !list.is_null()) else { return ask() };
     let (process, physical, arrays) = (call.process, &call.process.physical, &call.process.arrays);
@@ -152,7 +152,7 @@ fn bound(
     device: Option<CUdevice>,
     offset: usize,
     pins: Vec<(Pin, u64, u64)>,
-    ask: impl FnOnce() -> Code,
+    ask: &mut dyn FnMut() -> Code,
 ) -> Code {
     let (process, physical) = (call.process, &call.process.physical);
     let known = physical.pin(object);
@@ -204,7 +204,7 @@ pub(super) unsafe fn bind_memory(
 ) -> Code {
     let pins = pinned(call, memory, bytes);
     // SAFETY: the caller's own arguments.
-    bound(call, object, None, offset, pins, || unsafe {
+    bound(call, object, None, offset, pins, &mut || unsafe {
         next(object, offset, memory, memory_offset, bytes, flags)
     })
 }
@@ -234,7 +234,7 @@ pub(super) unsafe fn bind_memory_v2(
 ) -> Code {
     let pins = pinned(call, memory, bytes);
     // SAFETY: the caller's own arguments.
-    bound(call, object, Some(device), offset, pins, || unsafe {
+    bound(call, object, Some(device), offset, pins, &mut || unsafe {
         next(object, device, offset, memory, memory_offset, bytes, flags)
     })
 }
@@ -253,7 +253,7 @@ pub(super) unsafe fn bind_address(
 ) -> Code {
     let pins = call.process.physical.pin_range(address, bytes as u64);
     // SAFETY: the caller's own arguments.
-    bound(call, object, None, offset, pins, || unsafe { next(object, offset, address, bytes, flags) })
+    bound(call, object, None, offset, pins, &mut || unsafe { next(object, offset, address, bytes, flags) })
 }
 
 type BindAddressV2 =
@@ -273,7 +273,7 @@ pub(super) unsafe fn bind_address_v2(
 ) -> Code {
     let pins = call.process.physical.pin_range(address, bytes as u64);
     // SAFETY: the caller's own arguments.
-    bound(call, object, Some(device), offset, pins, || unsafe {
+    bound(call, object, Some(device), offset, pins, &mut || unsafe {
         next(object, device, offset, address, bytes, flags)
     })
 }

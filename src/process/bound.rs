@@ -53,6 +53,7 @@ impl Bindings {
     }
 
     /// Puts a binding in, whose region is not empty; those in the same place stay.
+    #[inline(never)]
     pub fn insert(&mut self, binding: Binding) {
         let Region { holder, part, from, to } = binding.region;
         for axis in 0..3 {
@@ -106,17 +107,14 @@ impl Bindings {
     }
 
     /// Takes out all that is bound to a holder.
+    #[inline(never)]
     pub fn take_all(&mut self, holder: u64) -> Vec<Binding> {
         if self.is_empty() {
             return Vec::new();
         }
-        let mut behind = self.boxes.split_off(&(holder, 0, [0; 3], 0));
-        let mut rest = match holder.checked_add(1) {
-            Some(next) => behind.split_off(&(next, 0, [0; 3], 0)),
-            None => BTreeMap::new(),
-        };
-        self.boxes.append(&mut rest);
-        behind.into_values().collect()
+        let all = (holder, 0, [0; 3], 0)..=(holder, u64::MAX, [u64::MAX; 3], u64::MAX);
+        let found: Vec<_> = self.boxes.range(all).map(|(key, _)| *key).collect();
+        found.into_iter().filter_map(|key| self.boxes.remove(&key)).collect()
     }
 }
 

@@ -409,11 +409,13 @@ impl Contexts {
         forget_last();
         for entry in &removed {
             process.lazy.drop_context(process, entry.id);
-            process.leaving.drop_context(process, entry.id);
+            process.leaving.drop_contexts(process);
             let closing = process.sharing.drop_context(process, entry.id);
             let memory = process.allocations.drop_context(entry.id);
             let arrays = process.arrays.drop_context(entry.id);
-            gate::gone(process, arrays.iter().flat_map(|array| process.physical.holder_gone(array.name)));
+            for array in &arrays {
+                gate::gone(process, process.physical.holder_gone(array.name));
+            }
             let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
             let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
             let external: u64 =

@@ -68,15 +68,16 @@ impl Leaving {
         // While a capture is open, the question may break it.
         self.count.load(Ordering::Acquire) > 0
             && process.captures.load(Ordering::SeqCst) == 0
-            && self.look(process)
+            && self.look(process, true)
     }
 
     #[cold]
-    fn look(&self, process: &Process) -> bool {
+    #[inline(never)]
+    fn look(&self, process: &Process, ask: bool) -> bool {
         let looked_at = core::mem::take(&mut *self.lock());
         let is_over = |departure: &Departure| !process.contexts.is_there(departure.context);
         let (mut left, kept): (Vec<_>, Vec<_>) =
-            looked_at.into_iter().partition(|departure| is_over(departure) || has_left(departure));
+            looked_at.into_iter().partition(|departure| is_over(departure) || ask && has_left(departure));
         let mut pending = self.lock();
         pending.extend(kept);
         // A context that went meanwhile did not find them here.
@@ -88,16 +89,11 @@ impl Leaving {
         any
     }
 
-    /// A context is gone, and all that its streams had to do.
-    pub fn drop_context(&self, process: &Process, context: ContextId) {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
+    /// Contexts are being forgotten that are not there any more, and all that their streams had to do with them.
+    pub fn drop_contexts(&self, process: &Process) {
+        if self.count.load(Ordering::Acquire) > 0 {
+            self.look(process, false);
         }
-        let mut pending = self.lock();
-        let left: Vec<_> = pending.extract_if(.., |departure| departure.context == context).collect();
-        self.count.store(pending.len(), Ordering::Release);
-        drop(pending);
-        left.into_iter().for_each(|departure| departure.leave(process));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {

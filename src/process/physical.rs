@@ -160,6 +160,7 @@ impl Physical {
 
     /// Takes one reference of `handle` out before the driver is asked to release it, so that the handle's number
     /// can at once be another's; `put_back` undoes it.
+    #[inline(never)]
     pub fn release(&self, handle: u64) -> Release {
         let mut state = self.lock();
         let Some(&piece) = state.handles.get(&handle) else {
@@ -203,6 +204,7 @@ impl Physical {
     }
 
     /// Keeps what `handle` stands for until [`Self::mapped`], [`Self::bind`] or [`Self::unpin`].
+    #[inline(never)]
     pub fn pin(&self, handle: u64) -> Option<Pin> {
         let mut state = self.lock();
         let piece = *state.handles.get(&handle)?;
@@ -225,6 +227,7 @@ impl Physical {
     }
 
     /// The driver refused; answers what is gone, if nothing else has kept it meanwhile.
+    #[inline(never)]
     pub fn unpin(&self, pin: Pin) -> Vec<Gone> {
         let mut gone = Vec::new();
         self.lock().let_go(pin.piece, &mut gone);
@@ -233,6 +236,7 @@ impl Physical {
 
     /// What was pinned is mapped at `address`. Answers what is gone by that: another thread's call may just have unmapped
     /// what was there.
+    #[inline(never)]
     pub fn mapped(&self, address: u64, bytes: u64, pin: Pin) -> Vec<Gone> {
         let mut state = self.lock();
         let number = state.number();
@@ -255,6 +259,7 @@ impl Physical {
 
     /// Takes what is bound in `region` out (of one call alone where `call` says so) before the driver is asked to unbind it.
     /// It stays charged until [`Self::unbound`]; [`Self::attach`] undoes it.
+    #[inline(never)]
     pub fn detach(&self, region: &Region, call: Option<u64>) -> Detached {
         let mut state = self.lock();
         let State { bindings, pieces, .. } = &mut *state;
@@ -272,6 +277,7 @@ impl Physical {
     }
 
     /// The driver unbound it; answers what is gone by that.
+    #[inline(never)]
     pub fn unbound(&self, Detached(bindings): Detached) -> Vec<Gone> {
         let mut state = self.lock();
         let mut gone = Vec::new();
@@ -280,6 +286,7 @@ impl Physical {
     }
 
     /// An array is gone, and what was bound in it unbound; answers what is gone by that.
+    #[inline(never)]
     pub fn holder_gone(&self, holder: u64) -> Vec<Gone> {
         let all = self.lock().bindings.take_all(holder);
         self.unbound(Detached(all))
@@ -295,6 +302,7 @@ impl Physical {
     }
 
     /// It was unmapped; answers what is gone by that. What another thread has mapped there since stays.
+    #[inline(never)]
     pub fn unmapped(&self, Unmapping(mappings): Unmapping) -> Vec<Gone> {
         let mut state = self.lock();
         let mut gone = Vec::new();
@@ -347,6 +355,7 @@ impl State {
     }
 
     /// One mapping or binding of the piece less.
+    #[inline(never)]
     fn let_go(&mut self, name: u64, gone: &mut Vec<Gone>) {
         if let Some(piece) = self.pieces.get_mut(&name) {
             piece.mappings = piece.mappings.saturating_sub(1);
