@@ -191,13 +191,7 @@ impl Sharing {
         // Salted with what differs between processes, and between containers where ids are the same.
         let salt = self.marks.load(Ordering::Relaxed);
         if salt == 0 {
-            let mut random = [0u8; 8];
-            // SAFETY: `random` is valid for writes of its length.
-            let n = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };
-            let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let clock = clock.map_or(0, |since| since.as_nanos() as u64);
-            let other = clock ^ u64::from(std::process::id()) << 40;
-            let salt = if n == random.len() as isize { u64::from_ne_bytes(random) } else { other };
+            let salt = crate::sys::random::bits();
             let _ = self.marks.compare_exchange(0, salt | 1, Ordering::Relaxed, Ordering::Relaxed);
         }
         mark::of(self.marks.fetch_add(8, Ordering::Relaxed))
