@@ -68,7 +68,14 @@ SIM_EXPORT(cuKernelSetAttribute, (int attribute, int value, CUkernel kernel, CUd
 SIM_EXPORT(cuFuncSetCacheConfig, (CUfunction function, int config UNUSED), valid(function))
 SIM_EXPORT(cuFuncSetSharedMemConfig, (CUfunction function, int config UNUSED), valid(function))
 SIM_EXPORT(cuKernelSetCacheConfig, (CUkernel kernel, int config UNUSED, CUdevice device UNUSED), valid(kernel))
-SIM_EXPORT(cuFuncLoad, (CUfunction function), valid(function))
+
+static CUresult load(const void *handle)
+{
+    struct sim_function *function = sim_function_of(handle);
+    return function ? sim_function_load(function) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SIM_EXPORT(cuFuncLoad, (CUfunction function), load(function))
 SIM_EXPORT(cuFuncSetBlockShape, (CUfunction function, int x UNUSED, int y UNUSED, int z UNUSED), valid(function))
 SIM_EXPORT(cuFuncSetSharedSize, (CUfunction function, unsigned bytes UNUSED), valid(function))
 SIM_EXPORT(cuParamSetSize, (CUfunction function, unsigned bytes UNUSED), valid(function))
@@ -100,7 +107,16 @@ static void *name_of(const void *handle)
 }
 
 /* A kernel is a function of every context: its handle serves as one. */
-SIM_EXPORT(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), put(kernel, (void **)function, kernel))
+static CUresult kernel_function(CUfunction *function, CUkernel kernel)
+{
+    struct sim_context *context;
+    CUresult result = sim_current(&context);
+    if (!result)
+        result = put(kernel, (void **)function, kernel);
+    return result ? result : load(kernel);
+}
+
+SIM_EXPORT(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), kernel_function(function, kernel))
 SIM_EXPORT(cuKernelGetLibrary, (CUlibrary * library, CUkernel kernel), put(kernel, (void **)library, module_of(kernel)))
 SIM_EXPORT(cuFuncGetModule, (CUmodule * module, CUfunction function),
            put(function, (void **)module, module_of(function)))

@@ -21,7 +21,8 @@ static CUresult launch(const void *handle, struct dimensions grid, struct dimens
     if (!grid.x || !grid.y || !grid.z || !threads || block.x > 1024 || block.y > 1024 || block.z > 64 ||
         threads > THREADS_PER_BLOCK)
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_stream_check(stream);
+    result = sim_stream_check(stream);
+    return result ? result : sim_function_load(sim_function_of(handle));
 }
 
 #define LAUNCH_PARAMETERS                                                                                             \

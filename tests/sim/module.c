@@ -1,17 +1,48 @@
-/* Modules and libraries: any image is accepted, and whatever function is asked of it exists. Globals do not: without
- * reading the image there is no saying how large they are. */
+/* Modules: any image is accepted, and whatever function is asked of it exists. Its variables take memory of their context,
+ * but cannot be asked for. */
+#include "mem.h"
 #include "module.h"
+#include "spec.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A module of a context, or a library, which belongs to none. */
-struct sim_module {
-    struct sim_resource resource; /* a module's place in its context; first, so that the two convert */
-    struct sim_context *context;
-    struct sim_function *functions;
-};
+/* ---- what they take from the card ------------------------------------------------------------------------ */
+
+static bool take(struct sim_context *context, uint64_t bytes, struct sim_piece *piece)
+{
+    size_t count = sim_blocks_of(bytes);
+    if (!context || !count || piece->count)
+        return true;
+    uint32_t *blocks = malloc(count * sizeof *blocks);
+    if (!blocks || !sim_take_blocks(context->card, count, blocks)) {
+        free(blocks);
+        return false;
+    }
+    *piece = (struct sim_piece){blocks, count};
+    return true;
+}
+
+static void give(struct sim_context *context, struct sim_piece *piece)
+{
+    if (piece->count)
+        sim_card_give(context->card, piece->count, piece->blocks);
+    free(piece->blocks);
+    *piece = (struct sim_piece){0};
+}
+
+bool sim_modules_eager(void)
+{
+    const char *mode = getenv("CUDA_MODULE_LOADING");
+    return mode && !strcmp(mode, "EAGER");
+}
+
+CUresult sim_module_load_code(struct sim_module *module)
+{
+    return take(module->context, sim_spec()->module_bytes, &module->code) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- modules --------------------------------------------------------------------------------------------- */
 
 static void destroy_module(struct sim_resource *resource)
 {
@@ -23,20 +54,40 @@ static void destroy_module(struct sim_resource *resource)
         free(function->name);
         free(function);
     }
+    while (module->modules)
+        sim_module_end(module->modules);
+    if (module->library) {
+        struct sim_module **at = &module->library->modules;
+        while (*at != module)
+            at = &(*at)->next;
+        *at = module->next;
+    }
+    give(module->context, &module->data);
+    give(module->context, &module->code);
     sim_handle_drop(module);
     free(module);
 }
 
-static CUresult new_module(struct sim_context *context, enum sim_kind kind, void **out)
+void sim_module_end(struct sim_module *module)
+{
+    if (module->context)
+        sim_resource_remove(&module->resource);
+    destroy_module(&module->resource);
+}
+
+CUresult sim_module_new(struct sim_context *context, enum sim_kind kind, uint64_t globals, struct sim_module **out)
 {
     struct sim_module *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    module->resource.destroy = destroy_module;
-    module->context = context;
+    *module = (struct sim_module){.resource.destroy = destroy_module, .context = context, .globals = globals};
     if (context)
         sim_resource_add(context, &module->resource);
     sim_handle_add(module, kind);
+    if (!take(context, globals, &module->data) || (sim_modules_eager() && sim_module_load_code(module))) {
+        sim_module_end(module);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *out = module;
     return CUDA_SUCCESS;
 }
@@ -49,45 +100,40 @@ static CUresult load_module(CUmodule *out, const void *image)
         return result;
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    return new_module(context, SIM_MODULE, (void **)out);
-}
-
-static bool readable(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    if (file)
-        fclose(file);
-    return file;
+    return sim_module_new(context, SIM_MODULE, sim_image_globals(image), (struct sim_module **)out);
 }
 
 static CUresult load_file(CUmodule *out, const char *path)
 {
-    if (path && !readable(path))
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    return load_module(out, path);
+    void *image = path ? sim_image_read(path) : NULL;
+    CUresult result = path && !image ? CUDA_ERROR_FILE_NOT_FOUND : load_module(out, image);
+    free(image);
+    return result;
 }
 
-SIM_EXPORT(cuModuleLoad, (CUmodule * module, const char *path), load_file(module, path))
-SIM_EXPORT(cuModuleLoadData, (CUmodule * module, const void *image), load_module(module, image))
-SIM_EXPORT(cuModuleLoadDataEx,
-           (CUmodule * module, const void *image, unsigned count __attribute__((unused)),
-            int *options __attribute__((unused)), void **values __attribute__((unused))),
-           load_module(module, image))
-SIM_EXPORT(cuModuleLoadFatBinary, (CUmodule * module, const void *image), load_module(module, image))
+SIM_EXPORT_ALLOC(cuModuleLoad, (CUmodule * module, const char *path), load_file(module, path))
+SIM_EXPORT_ALLOC(cuModuleLoadData, (CUmodule * module, const void *image), load_module(module, image))
+SIM_EXPORT_ALLOC(cuModuleLoadDataEx,
+                 (CUmodule * module, const void *image, unsigned count __attribute__((unused)),
+                  int *options __attribute__((unused)), void **values __attribute__((unused))),
+                 load_module(module, image))
+SIM_EXPORT_ALLOC(cuModuleLoadFatBinary, (CUmodule * module, const void *image), load_module(module, image))
 
-static CUresult unload(const void *handle, enum sim_kind kind)
+static CUresult unload(const void *handle)
 {
-    if (!sim_handle_is(handle, kind))
+    if (!sim_handle_is(handle, SIM_MODULE))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sim_module *module = (struct sim_module *)handle;
-    if (module->context)
-        sim_resource_remove(&module->resource);
-    destroy_module(&module->resource);
+    /* A library's module goes with the library. */
+    if (module->library)
+        return CUDA_ERROR_NOT_PERMITTED;
+    sim_module_end(module);
     return CUDA_SUCCESS;
 }
 
-SIM_EXPORT(cuModuleUnload, (CUmodule module), unload(module, SIM_MODULE))
-SIM_EXPORT(cuLibraryUnload, (CUlibrary library), unload(library, SIM_LIBRARY))
+SIM_EXPORT(cuModuleUnload, (CUmodule module), unload(module))
+
+/* ---- what is in them ------------------------------------------------------------------------------------- */
 
 /* The function of that name, which the first question brings into being; one name is one handle. */
 static CUresult find(const void *handle, enum sim_kind kind, enum sim_kind wanted, const char *name, void **out)
@@ -118,8 +164,15 @@ static CUresult find(const void *handle, enum sim_kind kind, enum sim_kind wante
     return CUDA_SUCCESS;
 }
 
-SIM_EXPORT(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
-           find(module, SIM_MODULE, SIM_FUNCTION, name, (void **)function))
+/* A function of a module has its code loaded when it is asked for. */
+static CUresult get_function(CUfunction *out, CUmodule handle, const char *name)
+{
+    CUresult result = find(handle, SIM_MODULE, SIM_FUNCTION, name, (void **)out);
+    return result ? result : sim_module_load_code((struct sim_module *)handle);
+}
+
+SIM_EXPORT_ALLOC(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
+                 get_function(function, module, name))
 SIM_EXPORT(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
            find(library, SIM_LIBRARY, SIM_KERNEL, name, (void **)kernel))
 
@@ -184,41 +237,13 @@ SIM_EXPORT(cuLibraryEnumerateKernels, (CUkernel * kernels, unsigned max, CUlibra
 
 SIM_API CUresult cuModuleGetLoadingMode(int *mode)
 {
-    enum { LAZY = 2 };
+    enum { EAGER = 1, LAZY = 2 };
     SIM_ENTER(cuModuleGetLoadingMode);
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = LAZY;
+    *mode = sim_modules_eager() ? EAGER : LAZY;
     return CUDA_SUCCESS;
 }
-
-static CUresult load_library(CUlibrary *out, const void *image)
-{
-    return out && image ? new_module(NULL, SIM_LIBRARY, (void **)out) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult load_library_file(CUlibrary *out, const char *path)
-{
-    return path && !readable(path) ? CUDA_ERROR_FILE_NOT_FOUND : load_library(out, path);
-}
-
-#define LIBRARY_OPTIONS                                                                                               \
-    int *jit_options __attribute__((unused)), void **jit_values __attribute__((unused)),                              \
-        unsigned jit_count __attribute__((unused)), int *options __attribute__((unused)),                             \
-        void **values __attribute__((unused)), unsigned count __attribute__((unused))
-SIM_EXPORT(cuLibraryLoadData, (CUlibrary * library, const void *code, LIBRARY_OPTIONS), load_library(library, code))
-SIM_EXPORT(cuLibraryLoadFromFile, (CUlibrary * library, const char *path, LIBRARY_OPTIONS),
-           load_library_file(library, path))
-
-/* A library's module in the current context: a module of its own that knows every name as well. */
-static CUresult library_module(CUmodule *out, const void *library)
-{
-    if (!sim_handle_is(library, SIM_LIBRARY))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return load_module(out, library);
-}
-
-SIM_EXPORT(cuLibraryGetModule, (CUmodule * module, CUlibrary library), library_module(module, library))
 
 struct sim_function *sim_function_of(const void *handle)
 {

@@ -86,6 +86,8 @@ static const char *parse_option(const char *key, const char *value, struct sim_s
 {
     if (!strcmp(key, "context"))
         return parse_size(value, &spec->context_bytes) ? NULL : "want a size such as context=300MiB";
+    if (!strcmp(key, "module"))
+        return parse_size(value, &spec->module_bytes) ? NULL : "want a size such as module=8MiB";
     if (!strcmp(key, "driver"))
         return parse_version(value, &spec->driver_version) ? NULL : "want a version such as driver=12.9";
     if (!strcmp(key, "procaddr"))
@@ -106,7 +108,7 @@ static const char *parse_option(const char *key, const char *value, struct sim_s
         return parse_choice(value, "0", "1", &spec->managed) ? NULL : "want managed=0 or managed=1";
     if (!strcmp(key, "nvml"))
         return parse_nvml(value, spec) ? NULL : "want nvml=notsupported or nvml=nopermission";
-    return "no such option; there are context, driver, procaddr, calls, work, delay, managed, mig, nvml";
+    return "no such option; there are context, module, driver, procaddr, calls, work, delay, managed, mig, nvml";
 }
 
 /* Adds a card of the size that the part says; NULL, or what it wants instead. */

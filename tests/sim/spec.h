@@ -12,6 +12,7 @@ struct sim_spec {
     unsigned cards;
     uint64_t card_bytes[SIM_MAX_CARDS]; /* whole 2 MiB blocks */
     uint64_t context_bytes;             /* what a context takes from its card */
+    uint64_t module_bytes;              /* what the code of a module takes */
     int driver_version;                 /* 12090 for 12.9 */
     bool procaddr_inner;                /* cuGetProcAddress hands out thunks */
     bool through_exports;               /* some calls call others by their exported names, where a preload may stand */
