@@ -12,7 +12,7 @@
     X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz) X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz)          \
     X(cuMemCreate) X(cuMemRelease) X(cuArrayCreate) X(cuArrayCreate_v2) X(cuArray3DCreate) X(cuArray3DCreate_v2)   \
     X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuGraphLaunch) X(cuGraphLaunch_ptsz) \
-    X(cuCtxSetLimit)
+    X(cuCtxSetLimit) X(cuModuleLoad) X(cuModuleLoadData) X(cuModuleLoadDataEx) X(cuModuleUnload)
 
 #define DECLARE(name) extern int name(void) __attribute__((weak));
 FUNCTIONS(DECLARE)

@@ -45,6 +45,7 @@ macro_rules! handles {
 }
 handles!(CUcontext, CUstream, CUevent, CUmemoryPool, CUarray, CUmipmappedArray, nvmlDevice_t);
 handles!(CUgraph, CUgraphNode, CUgraphExec, CUgreenCtx, CUexternalMemory);
+handles!(CUmodule, CUlibrary, CUfunction, CUkernel);
 
 /// A physical allocation of the virtual memory interface.
 pub type CUmemGenericAllocationHandle = c_ulonglong;

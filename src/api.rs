@@ -134,6 +134,20 @@ macro_rules! hooked_functions {
             cuGreenCtxDestroy = "cuGreenCtxDestroy" @ 12040 plain fn(green: CUgreenCtx) via green::destroy: "gives back the primary context, the last time";
             cuCtxFromGreenCtx = "cuCtxFromGreenCtx" @ 12040 plain fn(context: *mut CUcontext, green: CUgreenCtx) via green::stand_in: "names the primary context by another handle";
 
+            cuModuleLoad = "cuModuleLoad" @ 2000 plain fn(module: *mut CUmodule, path: *const c_char) via module::load: "takes memory for code and its variables";
+            cuModuleLoadData = "cuModuleLoadData" @ 2000 plain fn(module: *mut CUmodule, image: *const c_void) via module::load: "takes memory for code and its variables";
+            cuModuleLoadDataEx = "cuModuleLoadDataEx" @ 2010 plain fn(module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_int, values: *mut *mut c_void) via module::load_ex: "takes memory for code and its variables";
+            cuModuleLoadFatBinary = "cuModuleLoadFatBinary" @ 2000 plain fn(module: *mut CUmodule, image: *const c_void) via module::load: "takes memory for code and its variables";
+            cuModuleGetFunction = "cuModuleGetFunction" @ 2000 plain fn(function: *mut CUfunction, module: CUmodule, name: *const c_char) via module::get_function: "has code loaded, which is charged whatever the limit";
+            cuModuleUnload = "cuModuleUnload" @ 2000 plain fn(module: CUmodule) via module::unload: "gives the memory of code back";
+            cuLibraryLoadData = "cuLibraryLoadData" @ 12000 plain fn(library: *mut CUlibrary, code: *const c_void, jit_options: *mut c_int, jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint) via module::load_library: "has code loaded, where that is not put off; what does not fit is unloaded again";
+            cuLibraryLoadFromFile = "cuLibraryLoadFromFile" @ 12000 plain fn(library: *mut CUlibrary, path: *const c_char, jit_options: *mut c_int, jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint) via module::load_library: "has code loaded, where that is not put off; what does not fit is unloaded again";
+            cuLibraryGetModule = "cuLibraryGetModule" @ 12000 plain fn(module: *mut CUmodule, library: CUlibrary) via module::get_module: "has code loaded, which is charged whatever the limit";
+            cuLibraryGetGlobal = "cuLibraryGetGlobal" @ 12000 plain fn(address: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) via module::get_global: "has code loaded, which is charged whatever the limit";
+            cuLibraryUnload = "cuLibraryUnload" @ 12000 plain fn(library: CUlibrary) via module::unload: "gives the memory of code back";
+            cuKernelGetFunction = "cuKernelGetFunction" @ 12000 plain fn(function: *mut CUfunction, kernel: CUkernel) via module::kernel_function: "has code loaded, which is charged whatever the limit";
+            cuFuncLoad = "cuFuncLoad" @ 12040 plain fn(function: CUfunction) via module::load_function: "has code loaded, which is charged whatever the limit";
+
             nvmlDeviceGetMemoryInfo = "" @ 0 plain fn(device: nvmlDevice_t, memory: *mut nvmlMemory_t) via nvml::memory_info: "reports the budget";
             nvmlDeviceGetMemoryInfo_v2 = "" @ 0 plain fn(device: nvmlDevice_t, memory: *mut nvmlMemory_v2_t) via nvml::memory_info_v2: "reports the budget";
         }

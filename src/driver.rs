@@ -149,6 +149,14 @@ driver_functions! {
     fn graph_child = c"cuGraphChildGraphNodeGetGraph" (node: CUgraphNode, graph: *mut CUgraph);
     /// `cuDeviceGetMemPool`: the one that `cuMemAllocAsync` takes from.
     fn device_pool = c"cuDeviceGetMemPool" (pool: *mut CUmemoryPool, device: CUdevice);
+    /// `cuModuleUnload`.
+    fn module_unload = c"cuModuleUnload" (module: CUmodule);
+    /// `cuLibraryUnload`.
+    fn library_unload = c"cuLibraryUnload" (library: CUlibrary);
+    /// `cuFuncGetModule`.
+    fn function_module = c"cuFuncGetModule" (module: *mut CUmodule, function: CUfunction);
+    /// `cuKernelGetLibrary`.
+    fn kernel_library = c"cuKernelGetLibrary" (library: *mut CUlibrary, kernel: CUkernel);
     /// `cuStreamGetCtx`.
     fn stream_context = c"cuStreamGetCtx" (stream: CUstream, context: *mut CUcontext);
     /// `cuEventCreate`, in the current context.

@@ -11,7 +11,7 @@ use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
 use crate::process::allocations::{Owner, Taken};
-use crate::process::contexts::ContextId;
+use crate::process::contexts::{ContextId, Place};
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
 
@@ -150,6 +150,34 @@ pub fn reserve_context(
         Err(denial) => refuse(process, gpu, index, bytes, denial).map(Some),
     }
 }
+
+/// Code up to here is loaded into a context whatever the limit, as the context itself is.
+pub const LITTLE_CODE: u64 = 32 << 20;
+
+/// Whether container and neighbours leave room for code that the driver has loaded at `place`, and that is charged already.
+///
+/// # Errors
+/// `CUDA_ERROR_OUT_OF_MEMORY` where they do not.
+#[cold]
+pub fn judge_code(process: &Process, place: Place) -> Result<(), Code> {
+    let Some(index) = place.gpu.ledger else { return Ok(()) };
+    process.tend();
+    // All fits if the last bit of it is granted anew.
+    let last = Want::exactly(LEAST);
+    process.ledger().give_back(index, last.bytes);
+    let ask = || process.admit(place.gpu, index, last);
+    let trimmed = |denial| if process.pools.trim(process, place.gpu) { ask() } else { Err(denial) };
+    let answer = ask().or_else(trimmed).or_else(|denial| process.admit_later(place.gpu, index, last, denial));
+    let Err(denial) = answer else { return Ok(()) };
+    process.ledger().force(index, last.bytes);
+    if matches!(denial, Denial::Limit(_)) && process.code.of(place.context) <= LITTLE_CODE {
+        return Ok(());
+    }
+    refuse(process, place.gpu, index, process.code.of(place.context), denial).map(drop)
+}
+
+/// The least that can be charged, in bytes.
+const LEAST: u64 = 4096;
 
 #[cold]
 fn refuse<'process>(

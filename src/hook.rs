@@ -13,8 +13,6 @@ pub struct HookInfo {
     pub since: u32,
     /// Whether this is the variant for the per-thread default stream.
     pub per_thread: bool,
-    /// What it does to memory, in words.
-    pub effect: &'static str,
 }
 
 macro_rules! describe {
@@ -44,8 +42,10 @@ macro_rules! describe {
             base: $base,
             since: $since,
             per_thread: describe!(@per_thread $stream),
-            effect: $effect,
         }),*];
+
+        /// Kept apart: the preload library has no use for them.
+        static EFFECTS: [&str; Hook::COUNT] = [$($effect),*];
     };
 }
 hooked_functions!(describe);
@@ -54,6 +54,11 @@ impl Hook {
     /// Its row.
     pub fn info(self) -> &'static HookInfo {
         &INFO[self as usize]
+    }
+
+    /// What it does to memory, in words.
+    pub fn effect(self) -> &'static str {
+        EFFECTS[self as usize]
     }
 
     /// Whether it belongs to libnvidia-ml rather than libcuda.

@@ -182,7 +182,7 @@ fn page() -> String {
                 0 => String::new(),
                 version => format!("{}.{}", version / 1000, version % 1000 / 10),
             };
-            let _ = writeln!(page, "| `{}` | {since} | {} |", symbol(hook), info.effect);
+            let _ = writeln!(page, "| `{}` | {since} | {} |", symbol(hook), hook.effect());
         }
         page.push('\n');
         for (enforced, heading) in [(true, "Take no device memory"), (false, "Not enforced")] {

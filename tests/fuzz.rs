@@ -32,8 +32,10 @@ impl Sequence {
         let Sequence { seed, steps, threads, lazy } = self;
         // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
         let growth = if lazy { "growth = \"lazy\"\nlazy_from = \"1MiB\"\n" } else { "" };
-        let (container, machine) =
-            (Container::new(&format!("limit = \"4GiB\"\n{growth}")), Machine::new("6GiB,context=16MiB"));
+        let (container, machine) = (
+            Container::new(&format!("limit = \"4GiB\"\n{growth}")),
+            Machine::new("6GiB,context=16MiB,module=6MiB"),
+        );
         let arguments = [seed.to_string(), steps.to_string(), threads.to_string()];
         let mut run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
         if lazy {
@@ -62,7 +64,7 @@ fn sequences_that_once_found_something_find_nothing() {
 fn after_every_step_the_charge_is_what_the_process_holds() {
     let seconds = number("CUQUOTA_FUZZ_SECONDS").unwrap_or(3);
     let threads = number("CUQUOTA_FUZZ_THREADS");
-    let (start, mut seed) = (Instant::now(), number("CUQUOTA_FUZZ_SEED").unwrap_or(1 << 32));
+    let (start, mut seed) = (Instant::now(), number("CUQUOTA_FUZZ_SEED").unwrap_or(1 << 33));
     while start.elapsed() < Duration::from_secs(seconds) {
         seed += 1;
         let by_turns = if seed.is_multiple_of(2) { 1 } else { 4 };

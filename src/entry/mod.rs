@@ -13,6 +13,7 @@ mod info;
 mod lazy;
 mod lazy_batch;
 mod memory;
+mod module;
 mod nvml;
 mod pool;
 mod resolver;
@@ -28,7 +29,8 @@ use crate::driver::Driver;
 use crate::hook::Hook;
 use crate::log::{self, Level};
 use crate::process::Process;
-use crate::process::contexts::{OnItsWay, Place};
+use crate::process::calm::OnItsWay;
+use crate::process::contexts::Place;
 use crate::process::thread::{self, Thread};
 use crate::resolve::loader;
 use crate::resolve::names::Lookup;
@@ -40,7 +42,7 @@ struct Call<'thread> {
     driver: usize,
     process: &'static Process,
     thread: &'thread Thread,
-    _on_its_way: Option<OnItsWay<'static>>,
+    on_its_way: Option<OnItsWay<'static>>,
 }
 
 impl<'thread> Call<'thread> {
@@ -51,7 +53,7 @@ impl<'thread> Call<'thread> {
             return None;
         }
         let process = Process::current();
-        Some(Call { driver, process, thread, _on_its_way: process.contexts.on_its_way() })
+        Some(Call { driver, process, thread, on_its_way: process.contexts.calm.on_its_way() })
     }
 
     /// Asks the driver in a call that charges nothing itself. Whatever it runs meanwhile in this thread, such as a profiler

@@ -3,11 +3,46 @@
 use std::sync::atomic::Ordering;
 
 use crate::driver::Driver;
-use crate::ledger::GpuIndex;
+use crate::ledger::{Census, GpuIndex};
 use crate::policy;
 
 use super::Process;
 use super::gpus::Gpu;
+
+/// A card at one moment, and what of it is known. Bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Sight {
+    /// What anybody holds, the driver says.
+    used: u64,
+    /// What the neighbours say they hold.
+    others: u64,
+    /// What this container tells.
+    census: Census,
+}
+
+impl Sight {
+    /// The card of the current context; `None` where something changed meanwhile, so that the numbers do not belong
+    /// together.
+    pub(super) fn of(process: &Process, api: &Driver, card: &Gpu, gpu: GpuIndex) -> Option<Sight> {
+        let census = process.ledger().census(gpu);
+        let others = process.used_beside(card);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the outputs are live locals of the types that the driver fills.
+        unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
+        let used = total.saturating_sub(free) as u64;
+        (process.ledger().census(gpu) == census).then_some(Sight { used, others, census })
+    }
+
+    /// What is held and known from nobody, contexts at their true cost among it.
+    pub(super) fn unknown(&self) -> i64 {
+        (self.used as i64).saturating_sub_unsigned(self.census.exact).saturating_sub_unsigned(self.others)
+    }
+
+    /// The container's contexts.
+    pub(super) fn contexts(&self) -> u64 {
+        self.census.contexts
+    }
+}
 
 /// What a context seems to cost on the card of the current one, of which `uncounted` are not in the census yet; `None`
 /// where it cannot be told.
@@ -19,15 +54,11 @@ pub(super) fn look(
     uncounted: u64,
 ) -> Option<u64> {
     let sample = || {
-        let before = process.ledger().census(gpu);
-        let others = process.used_beside(card);
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: the outputs are live locals of the types that the driver fills.
-        unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
-        // Where something changed meanwhile, the numbers do not belong together.
-        (process.ledger().census(gpu) == before).then_some(())?;
-        let card_used = total.saturating_sub(free) as u64;
-        policy::context_share(card_used, before.exact, others, before.contexts + uncounted)
+        let seen = Sight::of(process, api, card, gpu)?;
+        // What code takes was seen on the card, too, and is no better known than what neighbours say.
+        let code = process.code.on(card).min(seen.census.exact);
+        let (exact, others) = (seen.census.exact - code, seen.others.saturating_add(code));
+        policy::context_share(seen.used, exact, others, seen.census.contexts + uncounted)
     };
     // Requests on their way are charged and not yet on the card: they only make a share look smaller.
     (0..SAMPLES).filter_map(|_| sample()).max()

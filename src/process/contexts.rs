@@ -6,19 +6,20 @@
 mod green;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
 use crate::gate;
 use crate::policy;
-use crate::sys::clock;
 
 use super::Process;
+use super::calm::Calm;
 use super::context_cost::{learn, look};
 use super::gpus::Gpu;
 use super::outlived::Before;
 use super::thread::{self, Thread};
+use super::weighing::Spot;
 
 /// A context of this process, small enough to stand in the record of every allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ pub struct Dying {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
     greens: green::Greens,
@@ -65,48 +67,9 @@ pub struct Contexts {
     retiring: Mutex<Vec<ContextId>>,
     /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
     first: [AtomicPtr<Gpu>; 32],
-    /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
-    /// without end before the first context.
-    young: AtomicU64,
-    /// Looks at the card since the last context was met with nothing else on its way.
-    calm_looks: AtomicU32,
-    /// Calls of this process on their way, as far as they began while costs are put right.
-    calls: AtomicUsize,
-    /// How many of them ever began.
-    began: AtomicUsize,
+    /// When what they cost can be seen.
+    pub calm: Calm,
 }
-
-impl Default for Contexts {
-    fn default() -> Contexts {
-        Contexts {
-            entries: Mutex::default(),
-            greens: green::Greens::default(),
-            any_gone: AtomicBool::new(false),
-            retiring: Mutex::default(),
-            first: Default::default(),
-            young: AtomicU64::new(u64::MAX),
-            calm_looks: AtomicU32::new(0),
-            calls: AtomicUsize::new(0),
-            began: AtomicUsize::new(0),
-        }
-    }
-}
-
-/// A call on its way that may have charged what the card does not hold yet, or the other way round.
-pub struct OnItsWay<'contexts>(&'contexts AtomicUsize);
-
-impl Drop for OnItsWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// For how long after a context was met its cost is put right at the least.
-const YOUNG_MS: u64 = 1000;
-/// For how long after that, in a process that is never calm.
-const PATIENCE_MS: u64 = 30_000;
-/// Looks at the card in calm moments that are enough.
-const CALM_LOOKS: u32 = 2;
 
 /// Counts the times that a context went away or a process was born: what a thread remembers from before is void.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -174,6 +137,18 @@ impl Contexts {
         self.lock().iter().any(|entry| entry.id == context)
     }
 
+    /// A context on each card that this process has contexts of `driver` on: this thread's where it is `current`.
+    pub fn on_all_cards(&self, driver: usize, current: Option<Place>) -> Vec<Spot> {
+        let mut spots: Vec<Spot> = current.into_iter().map(|place| Spot { place, context: None }).collect();
+        for entry in self.lock().iter().filter(|entry| entry.driver == driver) {
+            if !spots.iter().any(|spot| core::ptr::eq(spot.place.gpu, entry.gpu)) {
+                let place = Place { gpu: entry.gpu, context: entry.id };
+                spots.push(Spot { place, context: Some(entry.handle as CUcontext) });
+            }
+        }
+        spots
+    }
+
     /// The card of a context that is still there.
     #[inline]
     pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
@@ -221,7 +196,7 @@ impl Contexts {
                 look(process, api, gpu, index, 1)
             };
             // What is on its way says nothing against what is known.
-            if process.ledger().context_cost(index).is_some() { self.alone(look) } else { look() }
+            if process.ledger().context_cost(index).is_some() { self.calm.alone(look) } else { look() }
         });
         let place = {
             let mut entries = self.lock();
@@ -254,9 +229,7 @@ impl Contexts {
         for _ in 0..2 {
             self.look_again(process, driver, api, gpu);
         }
-        // What was made at the same moment may not have been counted yet: these looks are not the last.
-        self.calm_looks.store(0, Ordering::Relaxed);
-        self.young.store(clock::coarse_millis() + YOUNG_MS, Ordering::Relaxed);
+        self.calm.met();
         self.settle(process);
         Some(place)
     }
@@ -270,7 +243,7 @@ impl Contexts {
         let mut context: CUcontext = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills.
         let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
-        if known && self.are_young(now) {
+        if known && self.calm.are_young(now) {
             self.look_again(process, driver, api, place.gpu);
         }
         self.settle(process);
@@ -299,13 +272,13 @@ impl Contexts {
 
     fn look_again(&self, process: &Process, driver: usize, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
-            let seen = self.alone(|| {
+            let seen = self.calm.alone(|| {
                 // The driver lets go of memory of pools without a word.
                 process.pools.refresh(process, driver);
                 look(process, api, gpu, index, 0)
             });
             if seen.is_some() {
-                self.calm_looks.fetch_add(1, Ordering::Relaxed);
+                self.calm.looked();
                 learn(process, gpu, index, seen);
             }
         }
@@ -315,40 +288,6 @@ impl Contexts {
     #[inline]
     pub fn is_any_gone(&self) -> bool {
         self.any_gone.load(Ordering::Relaxed)
-    }
-
-    /// What `look` sees, if no call but the one that asks was on its way meanwhile.
-    fn alone<T>(&self, look: impl FnOnce() -> Option<T>) -> Option<T> {
-        let now = || (self.calls.load(Ordering::SeqCst), self.began.load(Ordering::SeqCst));
-        let before = now();
-        let seen = (before.0 <= 1).then(look).flatten();
-        seen.filter(|_| now() == before)
-    }
-
-    /// Whether a context was met so lately that its cost may still be put right: for a second, and for as long after that
-    /// as no calm moment was found for a look, within bounds.
-    #[inline]
-    pub fn are_young(&self, now: u64) -> bool {
-        let until = self.young.load(Ordering::Relaxed);
-        if until == 0 || now < until {
-            return until != 0;
-        }
-        let unseen =
-            self.calm_looks.load(Ordering::Relaxed) < CALM_LOOKS && now < until.saturating_add(PATIENCE_MS);
-        if !unseen {
-            let _ = self.young.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        unseen
-    }
-
-    /// Counts a call for as long as the answer lives, while costs are put right.
-    #[inline]
-    pub fn on_its_way(&self) -> Option<OnItsWay<'_>> {
-        (self.young.load(Ordering::Relaxed) != 0).then(|| {
-            self.calls.fetch_add(1, Ordering::SeqCst);
-            self.began.fetch_add(1, Ordering::SeqCst);
-            OnItsWay(&self.calls)
-        })
     }
 
     /// `context` is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new
@@ -420,8 +359,9 @@ impl Contexts {
             let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
             let external: u64 =
                 process.external.drop_context(entry.id).iter().map(|memory| memory.bytes).sum();
+            let code = process.code.drop_context(entry.id);
             if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, memory.bytes + arrays + limits + external);
+                process.ledger().give_back(index, memory.bytes + arrays + limits + external + code);
                 process.ledger().less_estimated(index, memory.estimated + limits);
                 process.ledger().context_gone(index, entry.cost);
             }

@@ -10,6 +10,8 @@ pub mod beside;
 pub mod bound;
 pub mod budget;
 pub mod bus;
+pub mod calm;
+pub mod code;
 mod context_cost;
 pub mod contexts;
 pub mod gpus;
@@ -23,6 +25,7 @@ pub mod pools;
 pub mod sharing;
 mod table;
 pub mod thread;
+pub mod weighing;
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -35,6 +38,7 @@ use crate::sys::fork::ForkLocal;
 use allocations::Allocations;
 use arrays::Arrays;
 use budget::Budget;
+use code::Code;
 use contexts::Contexts;
 use gpus::Gpus;
 use graphs::Graphs;
@@ -72,6 +76,8 @@ pub struct Process {
     pub external: Arrays,
     /// What it shares with other processes by address.
     pub sharing: Sharing,
+    /// What its code takes.
+    pub code: Code,
     /// Captures begun and not ended, in which some questions to the driver are not allowed.
     pub captures: AtomicUsize,
     ledger: OnceLock<Ledger>,
@@ -102,6 +108,7 @@ impl Process {
             limits: Arrays::default(),
             external: Arrays::default(),
             sharing: Sharing::default(),
+            code: Code::default(),
             captures: AtomicUsize::new(0),
             ledger: OnceLock::new(),
         }
@@ -125,7 +132,7 @@ impl Process {
         }
         if self.budget.is_look_due(now) {
             self.look_around(now);
-        } else if self.contexts.are_young(now) {
+        } else if self.contexts.calm.are_young(now) {
             self.contexts.settle(self);
         }
     }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "harness/driver.h"
+#include "harness/image.h"
 #include "harness/sizes.h"
 
 #define MIB ((size_t)1 << 20)
@@ -16,13 +17,21 @@
 #define MOST 48
 #define CONTEXTS 3
 
+/* Seeds from this one on load code, too: those before it go on meaning what they meant when they found something. With one
+ * thread: what others have on their way is mistaken for code, which is looked for on the card. */
+#define FIRST_WITH_CODE ((uint64_t)1 << 33)
+static int with_code;
+
 static struct driver cu;
 static int (*fail_next)(const char *, int, int);
 static void (*hold_arrays)(int);
 static int holding; /* streams do not come to what is mapped into arrays before somebody waits */
 static unsigned long long (*process_bytes)(int);
 
-enum kind { NONE, PLAIN, MANAGED, POOLED, ARRAY, MIPMAP, HANDLE, RESERVED, MAPPING, POOL, EXEC, GRAPH_MEMORY, SPARSE, TEAM, BOUND };
+enum kind {
+    NONE, PLAIN, MANAGED, POOLED, ARRAY, MIPMAP, HANDLE, RESERVED, MAPPING, POOL, EXEC, GRAPH_MEMORY, SPARSE, TEAM, BOUND,
+    MODULE, LIBRARY
+};
 
 struct thing {
     enum kind kind;
@@ -385,6 +394,57 @@ static void graphs(struct player *me) {
     cu.graph_destroy(graph);
 }
 
+/* Code comes, is used and goes. A library is in no context, and in each that uses it. */
+static void code(struct player *me) {
+    struct thing *module = pick(me, MODULE), *library = pick(me, LIBRARY);
+    size_t bytes = below(me, 2) ? below(me, 128) * MIB : below(me, 4 * MIB);
+    unsigned long long handle;
+    char text[256];
+    CUresult code;
+    switch (below(me, 7)) {
+    case 0:
+        if (!pick(me, NONE)) return;
+        code = cu.module_load((CUmodule *)&handle, image_with(text, sizeof text, bytes));
+        note(me, "module of %zu -> %d", bytes, code);
+        if (!code) keep(me, MODULE, handle, 0, me->current);
+        return;
+    case 1:
+        if (!module) return;
+        code = cu.module_function((CUfunction *)&handle, (CUmodule)module->value, "work");
+        note(me, "function -> %d", code);
+        return;
+    case 2:
+        if (!module) return;
+        code = cu.module_unload((CUmodule)module->value);
+        note(me, "unload -> %d", code);
+        if (!code) module->kind = NONE;
+        return;
+    case 3:
+        if (!pick(me, NONE)) return;
+        image_with(text, sizeof text, bytes);
+        code = cu.library_load((CUlibrary *)&handle, text, NULL, NULL, 0, NULL, NULL, 0);
+        note(me, "library of %zu -> %d", bytes, code);
+        if (!code) keep(me, LIBRARY, handle, 0, -1);
+        return;
+    case 4:
+        if (!library) return;
+        code = cu.library_module((CUmodule *)&handle, (CUlibrary)library->value);
+        note(me, "module of a library in context %d -> %d", me->current, code);
+        return;
+    case 5:
+        if (!library || cu.library_kernel((CUkernel *)&handle, (CUlibrary)library->value, "work")) return;
+        code = below(me, 2) ? cu.function_load((CUfunction)handle) : cu.kernel_function((CUfunction *)&handle, (CUkernel)handle);
+        note(me, "kernel of a library in context %d -> %d", me->current, code);
+        return;
+    default:
+        if (!library) return;
+        code = cu.library_unload((CUlibrary)library->value);
+        note(me, "unload library -> %d", code);
+        if (!code) library->kind = NONE;
+        return;
+    }
+}
+
 static void forget_context(struct player *me, int context) {
     for (int i = 0; i < MOST; i++)
         if (me->things[i].kind != NONE && me->things[i].context == context) me->things[i].kind = NONE;
@@ -447,10 +507,14 @@ static const char *const fallible[] = {
     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxReset_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
     "cuDeviceGraphMemTrim", "cuDeviceGetGraphMemAttribute", "cuMemMapArrayAsync", "cuMulticastCreate",
     "cuMulticastBindMem", "cuMulticastUnbind", "cuGreenCtxCreate", "cuGreenCtxDestroy", "cuCtxFromGreenCtx",
+    /* only with code */
+    "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuLibraryLoadData", "cuLibraryGetModule",
+    "cuLibraryUnload", "cuKernelGetFunction", "cuFuncLoad",
 };
+enum { FALLIBLE = sizeof fallible / sizeof fallible[0], ABOUT_CODE = 8 };
 
 static void step(struct player *me, int alone) {
-    const char *failing = !below(me, 10) ? fallible[below(me, sizeof fallible / sizeof fallible[0])] : NULL;
+    const char *failing = !below(me, 10) ? fallible[below(me, with_code ? FALLIBLE : FALLIBLE - ABOUT_CODE)] : NULL;
     if (failing) {
         note(me, "%s fails once", failing);
         fail_next(failing, below(me, 2) ? 2 : 999, 1);
@@ -460,7 +524,10 @@ static void step(struct player *me, int alone) {
     case 5 ... 7: give_back(me); break;
     case 8: virtual_memory(me); break;
     case 9: pools(me); break;
-    case 10: graphs(me); break;
+    case 10:
+        if (with_code && below(me, 2)) code(me);
+        else graphs(me);
+        break;
     default:
         switch (below(me, 6)) {
         case 0 ... 1: contexts(me, alone); break;
@@ -525,6 +592,7 @@ int main(int argc, char **argv) {
     uint64_t seed = strtoull(argv[1], NULL, 0);
     unsigned long steps = strtoul(argv[2], NULL, 0);
     int threads = atoi(argv[3]);
+    with_code = seed >= FIRST_WITH_CODE && threads == 1;
     if (threads < 1 || threads > 8) return 3;
     void *library = driver_library();
     cu = reach_driver("dlsym");

@@ -22,7 +22,7 @@ static CUdevice device;
 static size_t base;
 
 /* Things by the names that commands give them. */
-enum kind { ADDRESS, HANDLE, RESERVED, ARRAY, MIPMAP, POOL, CONTEXT, STREAM, GRAPH, EXEC, GREEN, KINDS };
+enum kind { ADDRESS, HANDLE, RESERVED, ARRAY, MIPMAP, POOL, CONTEXT, STREAM, GRAPH, EXEC, GREEN, MODULE, LIBRARY, FUNCTION, KINDS };
 static struct thing {
     char name[32];
     unsigned long long value;
@@ -78,6 +78,7 @@ static int graph_command(const char *command, char **w, int n);
 static int sparse_command(const char *command, char **w, int n);
 static int multicast_command(const char *command, char **w, int n);
 static int green_command(const char *command, char **w, int n);
+static int module_command(const char *command, char **w, int n);
 
 int main(int argc, char **argv) {
     const char *route = getenv("HARNESS_ROUTE");
@@ -89,7 +90,7 @@ int main(int argc, char **argv) {
         for (char *word = strtok_r(copy, " ", &save); word && n < 8; word = strtok_r(NULL, " ", &save)) w[n++] = word;
         if (!n || !(context_command(argv[i], w, n) || memory_command(argv[i], w, n) || object_command(argv[i], w, n) ||
                     graph_command(argv[i], w, n) || sparse_command(argv[i], w, n) || multicast_command(argv[i], w, n) ||
-                    green_command(argv[i], w, n))) {
+                    green_command(argv[i], w, n) || module_command(argv[i], w, n))) {
             fprintf(stderr, "harness: unknown command '%s'\n", argv[i]);
             return 3;
         }
@@ -103,6 +104,7 @@ int main(int argc, char **argv) {
 #include "harness/bound.h"
 #include "harness/graphs.h"
 #include "harness/green.h"
+#include "harness/modules.h"
 
 static int context_command(const char *command, char **w, int n) {
     char rest[160] = "";

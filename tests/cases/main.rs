@@ -13,6 +13,7 @@ mod green;
 mod lifecycle;
 mod managed;
 mod memory_info;
+mod modules;
 mod nvml;
 mod over_budget;
 mod pools;

@@ -69,6 +69,19 @@ static CUresult get_module(CUmodule *out, CUlibrary library)
 
 SIM_EXPORT_ALLOC(cuLibraryGetModule, (CUmodule * module, CUlibrary library), get_module(module, library))
 
+/* Nothing can be asked for by name, but to look has the variables loaded. */
+static CUresult get_global(const CUdeviceptr *ptr, const size_t *bytes, CUlibrary library, const char *name)
+{
+    CUmodule module;
+    if ((!ptr && !bytes) || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = get_module(&module, library);
+    return result ? result : CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_EXPORT_ALLOC(cuLibraryGetGlobal, (CUdeviceptr * ptr, size_t *bytes, CUlibrary library, const char *name),
+                 get_global(ptr, bytes, library, name))
+
 static CUresult unload(CUlibrary library)
 {
     if (!sim_handle_is(library, SIM_LIBRARY))

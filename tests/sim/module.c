@@ -191,8 +191,6 @@ SIM_EXPORT(cuModuleGetTexRef, (void **texture, CUmodule module, const char *name
            no_such(module, SIM_MODULE, texture, name))
 SIM_EXPORT(cuModuleGetSurfRef, (void **surface, CUmodule module, const char *name),
            no_such(module, SIM_MODULE, surface, name))
-SIM_EXPORT(cuLibraryGetGlobal, (CUdeviceptr * ptr, size_t *bytes, CUlibrary library, const char *name),
-           no_such(library, SIM_LIBRARY, ptr || bytes, name))
 SIM_EXPORT(cuLibraryGetManaged, (CUdeviceptr * ptr, size_t *bytes, CUlibrary library, const char *name),
            no_such(library, SIM_LIBRARY, ptr || bytes, name))
 SIM_EXPORT(cuLibraryGetUnifiedFunction, (void **function, CUlibrary library, const char *name),

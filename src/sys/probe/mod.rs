@@ -16,6 +16,7 @@ macro_rules! ask {
 }
 
 mod arrays;
+mod code;
 mod contexts;
 mod entries;
 mod graphs;

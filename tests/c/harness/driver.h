@@ -128,6 +128,19 @@
       (void *, CUpointer_attribute, CUdeviceptr))                                                                \
     X(pointer_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", 7000,                                \
       (unsigned, CUpointer_attribute *, void **, CUdeviceptr))                                                   \
+    X(module_load, cuModuleLoadData, "cuModuleLoadData", 2000, (CUmodule *, const void *))                       \
+    X(module_unload, cuModuleUnload, "cuModuleUnload", 2000, (CUmodule))                                         \
+    X(module_function, cuModuleGetFunction, "cuModuleGetFunction", 2000, (CUfunction *, CUmodule, const char *)) \
+    X(library_load, cuLibraryLoadData, "cuLibraryLoadData", 12000,                                               \
+      (CUlibrary *, const void *, int *, void **, unsigned, int *, void **, unsigned))                           \
+    X(library_unload, cuLibraryUnload, "cuLibraryUnload", 12000, (CUlibrary))                                    \
+    X(library_module, cuLibraryGetModule, "cuLibraryGetModule", 12000, (CUmodule *, CUlibrary))                  \
+    X(library_kernel, cuLibraryGetKernel, "cuLibraryGetKernel", 12000, (CUkernel *, CUlibrary, const char *))    \
+    X(kernel_function, cuKernelGetFunction, "cuKernelGetFunction", 12000, (CUfunction *, CUkernel))              \
+    X(function_load, cuFuncLoad, "cuFuncLoad", 12040, (CUfunction))                                              \
+    X(launch, cuLaunchKernel, "cuLaunchKernel", 4000,                                                            \
+      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,      \
+       void **))                                                                                                 \
     X(copy_to_device, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, (CUdeviceptr, const void *, size_t))                \
     X(copy_to_host, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, (void *, CUdeviceptr, size_t))
 
