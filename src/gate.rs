@@ -261,10 +261,15 @@ fn give_back(process: &Process, context: ContextId, bytes: u64, estimated: bool)
 #[inline(never)]
 pub fn gone(process: &Process, pieces: Vec<Gone>) {
     for piece in pieces {
-        // First, so that what others hold of it is counted at every moment.
-        let _closing = piece.shared.map(|shared| process.ledger().close_shared(shared));
-        if let Some(index) = piece.gpu.and_then(|gpu| gpu.ledger) {
-            process.ledger().give_back(index, piece.bytes);
-        }
+        piece_gone(process, piece);
+    }
+}
+
+#[inline(never)]
+fn piece_gone(process: &Process, piece: Gone) {
+    // First, so that what others hold of it is counted at every moment.
+    let _closing = piece.shared.map(|shared| process.ledger().close_shared(shared));
+    if let Some(index) = piece.gpu.and_then(|gpu| gpu.ledger) {
+        process.ledger().give_back(index, piece.bytes);
     }
 }

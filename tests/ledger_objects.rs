@@ -206,10 +206,13 @@ fn what_an_open_descriptor_keeps_is_counted_until_it_is_closed() {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false);
     let file = file.open(dir.path().join("exported")).expect("a file");
-    let number = mark::of(u64::from(std::process::id()) << 32 | 77 << 20);
-    assert!(mark::put(file.as_raw_fd(), number));
+    let place = mark::place(u64::from(std::process::id()) << 32 | 77 << 20);
+    let mark = mark::put(file.as_raw_fd(), place).expect("marked");
+    // What anybody else puts there keeps nothing.
+    let stranger = std::fs::File::open("/dev/null").expect("there");
+    mark::put(stranger.as_raw_fd(), place).expect("marked");
     let copy = file.try_clone().expect("a descriptor");
-    let shared = share(&a, in_a, ONE, GIB, number);
+    let shared = share(&a, in_a, ONE, GIB, mark.id);
     unshare(&a, in_a, shared, GIB);
     drop(a);
     drop(file);

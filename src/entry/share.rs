@@ -13,7 +13,7 @@ use crate::process::allocations::Owner;
 use crate::process::gpus::Gpu;
 use crate::process::physical::Common;
 use crate::process::sharing::{Holding, key_of};
-use crate::sys::mark;
+use crate::sys::{mark, random};
 
 /// What a [`Key`] is made of.
 const IPC: u8 = 1;
@@ -36,6 +36,7 @@ pub(super) unsafe fn ipc_exported(call: &Call, handle: *const c_void, address: C
 
 /// # Safety
 /// `token` is what the driver filled, of 64 bytes.
+#[inline(never)]
 unsafe fn exported(call: &Call, kind: u8, token: *const c_void, address: CUdeviceptr) {
     let process = call.process;
     let Some((record, bytes)) = process.allocations.look(address) else { return };
@@ -73,6 +74,7 @@ pub(super) unsafe fn open_mem_handle(
 ///
 /// # Safety
 /// Where `ask` answers success it wrote `address`.
+#[inline(never)]
 unsafe fn opened(
     call: &Call,
     key: Key,
@@ -123,6 +125,7 @@ unsafe fn opened(
 }
 
 /// Charges this process for memory at `address`, which is thought to be on `gpu`; `None` where its size cannot be learned.
+#[inline(never)]
 fn pay_at(call: &Call, address: CUdeviceptr, gpu: &'static Gpu) -> Result<Option<Holding>, Code> {
     let Some(api) = call.api() else { return Ok(None) };
     let (mut start, mut size) = (0, 0);
@@ -248,26 +251,29 @@ pub(super) unsafe fn export_handle(
     {
         let bytes = bytes.max(UNIT);
         let ledger = call.process.ledger();
-        let give = |key, mark| {
+        let give = |key, mark, place| {
             let shared = ledger.share(index, key, bytes, mark);
-            if !call.process.physical.shared(handle, Common { shared, mark }) {
+            if !call.process.physical.shared(handle, Common { shared, place }) {
                 drop(ledger.close_shared(shared));
             }
         };
         match (kind, common) {
-            (HANDLE_DESCRIPTOR, Some(Common { mark, .. })) if mark != 0 => {
+            (HANDLE_DESCRIPTOR, Some(Common { place, .. })) if place != 0 => {
                 // SAFETY: the driver has just written a descriptor.
-                mark::put(unsafe { *out.cast::<c_int>() }, mark);
+                let _ = mark::put(unsafe { *out.cast::<c_int>() }, place);
             }
             (HANDLE_DESCRIPTOR, None) => {
-                let mark = call.process.sharing.next_mark();
                 // SAFETY: as above.
-                if mark::put(unsafe { *out.cast::<c_int>() }, mark) {
-                    give(key_of(MARK, &mark.to_ne_bytes()), mark);
+                let fd = unsafe { *out.cast::<c_int>() };
+                if let Some(mark) = mark::put(fd, mark::place(random::bits())) {
+                    give(key_of(MARK, &mark.id.to_ne_bytes()), mark.id, mark.place);
                 }
             }
-            // SAFETY: the driver has just filled a handle of 64 bytes.
-            (HANDLE_FABRIC, None) => give(key_of(FABRIC, &unsafe { *out.cast::<CUipcMemHandle>() }.bytes), 0),
+            (HANDLE_FABRIC, None) => {
+                // SAFETY: the driver has just filled a handle of 64 bytes.
+                let token = unsafe { *out.cast::<CUipcMemHandle>() };
+                give(key_of(FABRIC, &token.bytes), 0, 0);
+            }
             _ => {}
         }
     }
@@ -293,10 +299,10 @@ pub(super) unsafe fn import_handle(
     if !process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
-    let (key, mark) = match kind {
+    let (key, place) = match kind {
         HANDLE_DESCRIPTOR => {
             let mark = mark::get(os_handle as usize as c_int);
-            (mark.map(|mark| key_of(MARK, &mark.to_ne_bytes())), mark.unwrap_or(0))
+            (mark.map(|mark| key_of(MARK, &mark.id.to_ne_bytes())), mark.map_or(0, |mark| mark.place))
         }
         HANDLE_FABRIC if !os_handle.is_null() => {
             // SAFETY: a fabric handle has 64 bytes, which the driver reads, too.
@@ -305,7 +311,7 @@ pub(super) unsafe fn import_handle(
         _ => (None, 0),
     };
     let opened = key.and_then(|key| process.ledger().open_shared(key));
-    let common = opened.map(|opened| Common { shared: opened.shared, mark });
+    let common = opened.map(|opened| Common { shared: opened.shared, place });
     let end = || drop(common.map(|common| process.ledger().close_shared(common.shared)));
     // SAFETY: not NULL; the driver would write it.
     let before = unsafe { *handle };
@@ -344,6 +350,7 @@ enum Where {
     Nowhere,
 }
 
+#[inline(never)]
 fn located(call: &Call, handle: CUmemGenericAllocationHandle, common: Option<Common>) -> Result<Where, Code> {
     let Some(api) = call.api() else { return Ok(Where::Host) };
     // SAFETY: all zeros is valid for plain numbers and a NULL.
@@ -368,6 +375,7 @@ fn located(call: &Call, handle: CUmemGenericAllocationHandle, common: Option<Com
 
 /// How large imported memory is, which the driver does not say: the most of it that can be mapped. Mapping without giving access
 /// is bookkeeping, and addresses cost nothing. `None` for a multicast object that has not all its devices yet.
+#[inline(never)]
 fn size_of_physical(call: &Call, handle: CUmemGenericAllocationHandle, gpu: &Gpu) -> Option<u64> {
     let api = call.api()?;
     let most = policy::blocks(gpu.physical());

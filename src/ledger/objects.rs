@@ -121,19 +121,19 @@ impl Ledger {
             own.times += 1;
             return Some(Opened { shared: own.name, gpu: Some(own.gpu) });
         }
-        let (entry, size, gpu) = self
+        let (entry, size, gpu, mark) = self
             .with_table(|region, table| {
                 let (entry, size) = table.find(key)?;
                 let uuid = &region.gpu_at(size.column).uuid;
                 let uuid = join([uuid[0].load(Ordering::Acquire), uuid[1].load(Ordering::Acquire)]);
                 let gpu = self.gpu(uuid)?;
                 table.take_hold(entry, false);
-                Some((entry, size, gpu))
+                Some((entry, size, gpu, table.mark(entry)))
             })
             .flatten()?;
         let name = Shared(self.objects.names.fetch_add(1, Ordering::Relaxed));
         let (units, entry) = (size.units, Some(entry));
-        held.push(Held { name, key, gpu, units, mark: 0, pays: false, times: 1, entry });
+        held.push(Held { name, key, gpu, units, mark, pays: false, times: 1, entry });
         self.objects.any.store(true, Ordering::Release);
         self.accounts.of(gpu).shared.fetch_add(u64::from(units), Ordering::AcqRel);
         Some(Opened { shared: name, gpu: Some(gpu) })

@@ -243,6 +243,11 @@ impl Table<'_> {
         })
     }
 
+    /// What the object's open descriptors are marked with.
+    pub fn mark(&self, entry: Entry) -> u64 {
+        self.region.object_at(entry.at).mark.load(Ordering::Relaxed)
+    }
+
     /// Nobody finds the object by its name any more.
     pub fn forget_name(&self, entry: Entry) {
         for word in &self.region.object_at(entry.at).key {
@@ -354,7 +359,7 @@ impl Object {
 }
 
 fn is_open(mark: u64, open: &Open) -> bool {
-    let open = (mark >= mark::FIRST).then(|| open.get_or_init(mark::all_open));
+    let open = (mark != 0).then(|| open.get_or_init(mark::all_open));
     open.is_some_and(|open| open.as_ref().is_none_or(|open| open.contains(&mark)))
 }
 
@@ -371,6 +376,7 @@ pub(super) fn slots(bits: [u64; SLOTS / 64]) -> impl Iterator<Item = usize> {
 
 /// What of a copy of the table is to be counted for itself, as somebody sees it who can only read: what the dead paid for
 /// is not in a word that counts, whether or not anybody has swept it. `is_alive` is asked once a slot.
+#[inline(never)]
 pub(super) fn counted(bytes: &[u8], is_alive: impl Fn(usize) -> bool) -> Vec<Size> {
     let open = Open::new();
     let mut known = [None; SLOTS];

@@ -26,8 +26,8 @@ pub struct Gone {
 pub struct Common {
     /// By what they hold it together.
     pub shared: Shared,
-    /// What descriptors that lead to it are marked with; 0 for none.
-    pub mark: u64,
+    /// The place of the mark on descriptors that lead to it; 0 for none.
+    pub place: u64,
 }
 
 struct Piece {
@@ -121,6 +121,7 @@ impl Physical {
     }
 
     /// `handle` was imported, and is held as `common`, if that is known. True where it stands for a piece that this process had.
+    #[inline(never)]
     pub fn imported(&self, handle: u64, common: Option<Common>) -> bool {
         let mut state = self.lock();
         let name = |common: Option<Common>| common.map(|common| common.shared);

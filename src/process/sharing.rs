@@ -1,11 +1,10 @@
 //! Memory at addresses that other processes have opened, or may, and memory of theirs that this one has.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::ledger::{Closing, Key, Shared};
-use crate::sys::mark;
 
 use super::Process;
 use super::contexts::ContextId;
@@ -22,6 +21,7 @@ pub enum Holding {
 
 impl Holding {
     /// The process holds it no more.
+    #[cold]
     pub fn end(self, process: &Process) {
         match self {
             Holding::Together(shared) => drop(process.ledger().close_shared(shared)),
@@ -53,7 +53,6 @@ struct Import {
 #[derive(Default)]
 pub struct Sharing {
     any: AtomicBool,
-    marks: AtomicU64,
     exports: Mutex<HashMap<u64, Export>>,
     imports: Mutex<HashMap<u64, Import>>,
 }
@@ -74,6 +73,8 @@ impl Sharing {
     }
 
     /// Others find what lies at `address` as `key`: on `gpu`, so many `bytes`, of a context or a pool.
+    #[cold]
+    #[inline(never)]
     pub fn export(
         &self,
         process: &Process,
@@ -97,6 +98,8 @@ impl Sharing {
     }
 
     /// Memory of others was opened at `address`; whether it was before and is counted already.
+    #[cold]
+    #[inline(never)]
     pub fn opened_again(&self, address: u64) -> bool {
         self.any.store(true, Ordering::Relaxed);
         let mut imports = lock(&self.imports);
@@ -108,6 +111,8 @@ impl Sharing {
     }
 
     /// It was not, and this is who pays for it.
+    #[cold]
+    #[inline(never)]
     pub fn opened(&self, process: &Process, address: u64, context: ContextId, holding: Holding) {
         let mut imports = lock(&self.imports);
         if let Some(known) = imports.get_mut(&address) {
@@ -166,6 +171,8 @@ impl Sharing {
 
     /// A context is gone and what was opened in it; what was allocated in it is others' now, if they hold it. What is shared of
     /// pools counts for itself, whether or not they still hold it. What was paid is given back while the answer lives.
+    #[cold]
+    #[inline(never)]
     pub fn drop_context<'process>(
         &self,
         process: &'process Process,
@@ -185,20 +192,10 @@ impl Sharing {
         let exports: Vec<Export> = lock(&self.exports).extract_if(gone).map(|(_, export)| export).collect();
         exports.into_iter().map(|export| process.ledger().close_shared(export.shared)).collect()
     }
-
-    /// A mark for descriptors of one piece of memory: no other process has it, of whatever container.
-    pub fn next_mark(&self) -> u64 {
-        // Salted with what differs between processes, and between containers where ids are the same.
-        let salt = self.marks.load(Ordering::Relaxed);
-        if salt == 0 {
-            let salt = crate::sys::random::bits();
-            let _ = self.marks.compare_exchange(0, salt | 1, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        mark::of(self.marks.fetch_add(8, Ordering::Relaxed))
-    }
 }
 
 /// What a thing is called between processes, from what the driver hands out for it.
+#[inline(never)]
 pub fn key_of(kind: u8, bytes: &[u8]) -> Key {
     let mut key = [0xCBF2_9CE4_8422_2325u64, 0x9E37_79B9_7F4A_7C15];
     for byte in bytes.iter().chain([&kind]) {

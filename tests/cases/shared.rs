@@ -81,6 +81,29 @@ fn whoever_gives_it_back_first_it_is_charged_until_the_other_does() {
 }
 
 #[test]
+fn what_was_opened_in_a_context_goes_with_it() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect(&[
+        "0 alloc a 1GiB -> 0",
+        "0 get a A -> 0",
+        "7 alloc c 256MiB -> 0",
+        "7 get c C -> 0",
+        "1 open b A -> 0",
+        "1 open d C -> 0",
+        "used 1280MiB card 1280MiB",
+        "0 free a -> 0",
+        "1 reset -> 0",
+        // The context that is gone is one that was counted.
+        "used -16MiB card 240MiB",
+        "7 kill",
+        "1 exit",
+        "used 0MiB card 0MiB",
+    ]);
+}
+
+#[test]
 fn what_nobody_pays_for_any_more_still_counts_against_the_limit() {
     if needs_the_simulator() {
         return;
