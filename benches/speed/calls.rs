@@ -89,6 +89,44 @@ pub fn memory_info(bench: &Bench, report: &mut dyn FnMut(Row)) {
     drop(neighbours);
 }
 
+/// Calls in one batch of those that read the neighbours' files.
+const READING: usize = 100;
+
+/// What costs something because other containers are on the card.
+pub fn neighbours(bench: &Bench, report: &mut dyn FnMut(Row)) {
+    // A pair lies within the reserve, or beyond it.
+    for (reserve, within) in [("64GiB", true), ("0", false)] {
+        let container = Container::new(&format!("limit = \"4TiB\"\nreserve = \"{reserve}\"\n"));
+        let peers = container.state_dir().join("peers");
+        std::fs::create_dir(&peers).expect("a directory");
+        let mut others = Vec::new();
+        for count in [1, 8] {
+            others.resize_with(count, || {
+                let other = Container::new("limit = \"4TiB\"\nreserve = \"1GiB\"\n");
+                let meter = neighbour(&program().on(&bench.machine).within(&other), false);
+                (other, meter)
+            });
+            for (at, (other, _)) in others.iter().enumerate() {
+                let entry = peers.join(at.to_string());
+                if !entry.exists() {
+                    std::os::unix::fs::symlink(other.state_dir(), entry).expect("a link");
+                }
+            }
+            let mut duel = Duel::new(&bench.machine, &container);
+            duel.both(&format!("live 4 {LARGE}"));
+            let (what, batch) = if within { ("within", BATCH) } else { ("beyond", READING) };
+            let took = duel.race(bench.rounds, batch, |batch| format!("pairs {batch} {LARGE}"));
+            let what = format!("alloc+free {what} the reserve, {count} neighbours");
+            report(Row::timed(what, Unit::Nanoseconds, within.then_some(PAIR), took));
+            if within {
+                let took = duel.race(bench.rounds, READING, |batch| format!("info {batch}"));
+                let what = format!("cuMemGetInfo, {count} neighbours");
+                report(Row::timed(what, Unit::Nanoseconds, None, took));
+            }
+        }
+    }
+}
+
 /// Allocation and free from the device's pool, for which the driver is asked what the pool holds.
 pub fn pools(bench: &Bench, report: &mut dyn FnMut(Row)) {
     let container = bench.container();

@@ -39,6 +39,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("lazy", calls::below_lazy_from),
     ("processes", calls::processes),
     ("info", calls::memory_info),
+    ("neighbours", calls::neighbours),
     ("pools", calls::pools),
     ("dlsym", calls::foreign_look_ups),
     ("pointers", static_costs::pointers),
