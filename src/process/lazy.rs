@@ -3,7 +3,6 @@
 //! To the program each is plain device memory. Here is what tells the two apart, for the few calls to which the
 //! driver answers differently.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -48,7 +47,8 @@ impl Piece {
 /// See the module. Thread-safe.
 #[derive(Default)]
 pub struct Lazy {
-    pieces: RwLock<BTreeMap<u64, Piece>>,
+    /// By address. Each is large, so there are few.
+    pieces: RwLock<Vec<(u64, Piece)>>,
     /// How many there are, for those who need not look.
     count: AtomicUsize,
     stopped: AtomicBool,
@@ -74,7 +74,10 @@ impl Lazy {
     /// `piece` lies at `address`, which the driver has just given.
     pub fn insert(&self, process: &Process, address: u64, piece: Piece) {
         let mut pieces = self.write();
-        pieces.insert(address, piece);
+        match place_of(&pieces, address) {
+            Ok(at) => pieces[at].1 = piece,
+            Err(at) => pieces.insert(at, (address, piece)),
+        }
         self.count.store(pieces.len(), Ordering::Release);
         drop(pieces);
         self.tell(process, piece, true);
@@ -86,7 +89,8 @@ impl Lazy {
             return None;
         }
         let mut pieces = self.write();
-        let piece = pieces.remove(&address)?;
+        let at = place_of(&pieces, address).ok()?;
+        let (_, piece) = pieces.remove(at);
         self.count.store(pieces.len(), Ordering::Release);
         drop(pieces);
         self.tell(process, piece, false);
@@ -102,14 +106,15 @@ impl Lazy {
     #[cold]
     fn find(&self, address: u64) -> Option<Piece> {
         let pieces = self.read();
-        let (start, piece) = pieces.range(..=address).next_back()?;
-        (address - start < piece.bytes).then_some(*piece)
+        let before = pieces.partition_point(|(start, _)| *start <= address).checked_sub(1)?;
+        let (start, piece) = pieces[before];
+        (address - start < piece.bytes).then_some(piece)
     }
 
     /// Whether a piece starts at `address`.
     #[inline]
     pub fn starts_at(&self, address: u64) -> bool {
-        !self.is_empty() && self.read().contains_key(&address)
+        !self.is_empty() && place_of(&self.read(), address).is_ok()
     }
 
     /// A context is gone and everything in it.
@@ -118,12 +123,10 @@ impl Lazy {
             return;
         }
         let mut pieces = self.write();
-        let all = core::mem::take(&mut *pieces).into_iter();
-        let (gone, rest): (Vec<_>, Vec<_>) = all.partition(|(_, piece)| piece.context == context);
-        *pieces = rest.into_iter().collect();
+        let gone: Vec<(u64, Piece)> = pieces.extract_if(.., |(_, piece)| piece.context == context).collect();
         self.count.store(pieces.len(), Ordering::Release);
         drop(pieces);
-        gone.into_iter().for_each(|(_, piece): (u64, Piece)| self.tell(process, piece, false));
+        gone.into_iter().for_each(|(_, piece)| self.tell(process, piece, false));
     }
 
     /// Moves all pieces to host memory, as the operator asked; they come back as they are touched. Not during a
@@ -133,7 +136,7 @@ impl Lazy {
             return;
         }
         // The driver is asked outside the lock. A piece that is freed meanwhile is refused there.
-        let pieces: Vec<(u64, Piece)> = self.read().iter().map(|(start, piece)| (*start, *piece)).collect();
+        let pieces = self.read().clone();
         let mut bytes = 0;
         for (start, piece) in &pieces {
             let Some(api) = Driver::get(piece.driver) else { continue };
@@ -159,11 +162,16 @@ impl Lazy {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Piece>> {
+    fn read(&self) -> RwLockReadGuard<'_, Vec<(u64, Piece)>> {
         self.pieces.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Piece>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<(u64, Piece)>> {
         self.pieces.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Where the piece at `address` is, or would be put.
+fn place_of(pieces: &[(u64, Piece)], address: u64) -> Result<usize, usize> {
+    pieces.binary_search_by_key(&address, |(start, _)| *start)
 }
