@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 /// What the table says of one entry point.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct HookInfo {
     /// The exported symbol.
     pub symbol: &'static CStr,
@@ -13,6 +13,28 @@ pub struct HookInfo {
     pub since: u32,
     /// Whether this is the variant for the per-thread default stream.
     pub per_thread: bool,
+}
+
+/// A [`HookInfo`] without addresses, which the loader would have to put right in every process.
+#[derive(Clone, Copy)]
+struct Row {
+    /// Where the symbol begins in the names of all.
+    symbol: u16,
+    /// How much of the symbol is the base name.
+    base: u8,
+    since: u16,
+    per_thread: bool,
+}
+
+const fn is_prefix(prefix: &[u8], of: &[u8]) -> bool {
+    let mut at = 0;
+    while at < prefix.len() {
+        if at >= of.len() || prefix[at] != of[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 macro_rules! describe {
@@ -33,16 +55,23 @@ macro_rules! describe {
             pub const COUNT: usize = Self::ALL.len();
         }
 
-        static INFO: [HookInfo; Hook::COUNT] = [$(HookInfo {
-            // Nothing in a Rust identifier is a NUL.
-            symbol: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(symbol) => symbol,
-                Err(_) => panic!(),
-            },
-            base: $base,
-            since: $since,
-            per_thread: describe!(@per_thread $stream),
-        }),*];
+        static NAMES: &str = concat!($(stringify!($name), "\0"),*);
+
+        static ROWS: [Row; Hook::COUNT] = {
+            let mut rows = [$({
+                assert!(is_prefix($base.as_bytes(), stringify!($name).as_bytes()), "a symbol begins with its base name");
+                Row { symbol: 0, base: $base.len() as u8, since: $since, per_thread: describe!(@per_thread $stream) }
+            }),*];
+            let lengths = [$(stringify!($name).len()),*];
+            let (mut at, mut begins) = (0, 0);
+            while at < Hook::COUNT {
+                assert!(begins <= u16::MAX as usize);
+                rows[at].symbol = begins as u16;
+                begins += lengths[at] + 1;
+                at += 1;
+            }
+            rows
+        };
 
         /// Kept apart: the preload library has no use for them.
         static EFFECTS: [&str; Hook::COUNT] = [$($effect),*];
@@ -52,8 +81,15 @@ hooked_functions!(describe);
 
 impl Hook {
     /// Its row.
-    pub fn info(self) -> &'static HookInfo {
-        &INFO[self as usize]
+    pub fn info(self) -> HookInfo {
+        let Row { symbol, base, since, per_thread } = ROWS[self as usize];
+        let name = &NAMES[usize::from(symbol)..];
+        HookInfo {
+            symbol: CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default(),
+            base: &name[..usize::from(base)],
+            since: u32::from(since),
+            per_thread,
+        }
     }
 
     /// What it does to memory, in words.
@@ -63,7 +99,7 @@ impl Hook {
 
     /// Whether it belongs to libnvidia-ml rather than libcuda.
     pub fn is_nvml(self) -> bool {
-        self.info().base.is_empty()
+        ROWS[self as usize].base == 0
     }
 
     /// The variant that `cuGetProcAddress` means by `base` at `version`: the newest that is not newer, in the

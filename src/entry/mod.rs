@@ -84,13 +84,35 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Runs a hook's body; a panic, which would be a bug of ours, ends here and not in the program.
-#[inline]
-fn contained(hook: Hook, body: impl FnOnce() -> Code) -> Code {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        log::say(Level::Error, format_args!("internal error in {}", hook.info().symbol.to_string_lossy()));
-        if hook.is_nvml() { crate::abi::nvml::UNKNOWN } else { cuda::UNKNOWN }
+/// The body of one hook, with its caller's arguments.
+trait Body {
+    /// Asks the driver's function of that name at `next`, or serves the call where it is ours to judge.
+    fn run(&self, call: Option<&Call>, next: *const c_void) -> Code;
+}
+
+impl<F: Fn(Option<&Call>, *const c_void) -> Code> Body for F {
+    fn run(&self, call: Option<&Call>, next: *const c_void) -> Code {
+        self(call, next)
+    }
+}
+
+/// The way of every hook: finds where it leads, and has `body` ask that function, or serve the call where it is ours to
+/// judge. Here once for all of them, and not in each.
+#[inline(never)]
+fn serve(hook: Hook, copy: usize, body: &dyn Body) -> Code {
+    let Some(route) = route::of(hook, copy) else { return absent(hook) };
+    let Some(driver) = route.driver else { return body.run(None, route.next) };
+    thread::with(|thread| {
+        let Some(call) = Call::begin(driver, thread) else { return body.run(None, route.next) };
+        // A panic, which would be a bug of ours, ends here and not in the program.
+        catch_unwind(AssertUnwindSafe(|| body.run(Some(&call), route.next))).unwrap_or_else(|_| broken(hook))
     })
+}
+
+#[cold]
+fn broken(hook: Hook) -> Code {
+    log::say(Level::Error, format_args!("internal error in {}", hook.info().symbol.to_string_lossy()));
+    if hook.is_nvml() { crate::abi::nvml::UNKNOWN } else { cuda::UNKNOWN }
 }
 
 /// What a hook answers whose function no loaded driver has.
@@ -113,16 +135,15 @@ macro_rules! hooks {
             $(
                 #[inline(never)]
                 pub unsafe extern "C" fn $name($($arg: $ty,)* copy: usize) -> Code {
-                    let Some(route) = route::of(Hook::$name, copy) else { return absent(Hook::$name) };
-                    // SAFETY: the route leads to the function of this name, whose signature the table states.
-                    let next: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(route.next) };
-                    // SAFETY: the caller's own arguments.
-                    let pass = || unsafe { next($($arg),*) };
-                    let Some(driver) = route.driver else { return pass() };
-                    thread::with(|thread| {
-                        let Some(call) = Call::begin(driver, thread) else { return pass() };
-                        // SAFETY: the caller's own arguments, with what the driver's function asks of them.
-                        contained(Hook::$name, || unsafe { $family::$handler(&call, next, $($arg),*) })
+                    serve(Hook::$name, copy, &|call: Option<&Call>, next: *const c_void| {
+                        // SAFETY: the route leads to the function of this name, whose signature the table states.
+                        let next: unsafe extern "C" fn($($ty),*) -> Code = unsafe { core::mem::transmute(next) };
+                        match call {
+                            // SAFETY: the caller's own arguments.
+                            None => unsafe { next($($arg),*) },
+                            // SAFETY: the caller's own arguments, with what the driver's function asks of them.
+                            Some(call) => unsafe { $family::$handler(call, next, $($arg),*) },
+                        }
                     })
                 }
             )*
@@ -140,29 +161,24 @@ macro_rules! hooks {
             )*
         }
 
-        /// The exported symbols: copy 0 of each hook, under a name that only the cdylib's link makes public.
-        #[allow(non_snake_case)]
-        mod exported {
-            $(unsafe extern "C" {
-                #[link_name = concat!("cuquota_entry_", stringify!($name))]
-                pub fn $name();
-            })*
-        }
-
         $(trampoline!(stringify!($name), hooks::$name::<0>);)*
 
-        static COPIES: [[Function; route::COPIES]; Hook::COUNT] = [$({
-            const fn address(hook: unsafe extern "C" fn($($ty),*) -> Code) -> Function {
-                // SAFETY: nobody calls a `Function`; only its address is used.
-                unsafe { core::mem::transmute(hook) }
-            }
-            [
-                exported::$name,
-                address(hooks::$name::<1>),
-                address(hooks::$name::<2>),
-                address(hooks::$name::<3>),
-            ]
-        }),*];
+        // By their distance from the table: an address would have to be put right by the loader in every process.
+        core::arch::global_asm!(
+            ".pushsection .rodata.cuquota_copies,\"a\",@progbits",
+            ".globl cuquota_copies",
+            ".hidden cuquota_copies",
+            ".p2align 2",
+            "cuquota_copies:",
+            $(
+                concat!(".long cuquota_entry_", stringify!($name), " - cuquota_copies"),
+                ".long {} - cuquota_copies",
+                ".long {} - cuquota_copies",
+                ".long {} - cuquota_copies",
+            )*
+            ".popsection",
+            $(sym hooks::$name::<1>, sym hooks::$name::<2>, sym hooks::$name::<3>,)*
+        );
     };
 }
 
@@ -201,6 +217,10 @@ trampoline!("dlmopen", loader::dlmopen::<0>);
 trampoline!("start", start::start);
 
 unsafe extern "C" {
+    /// The copies of each hook, copy 0 being the exported symbol: how many bytes behind the table each begins.
+    #[link_name = "cuquota_copies"]
+    static COPIES: [[i32; route::COPIES]; Hook::COUNT];
+
     #[link_name = "cuquota_entry_dlsym"]
     fn exported_dlsym();
     #[link_name = "cuquota_entry_dlvsym"]
@@ -211,9 +231,13 @@ unsafe extern "C" {
     fn exported_dlmopen();
 }
 
+const _: () = assert!(route::COPIES == 4, "as many as the table of copies names");
+
 /// Copy `copy` of `hook`, to hand out.
 pub fn pointer(hook: Hook, copy: usize) -> *const c_void {
-    COPIES[hook as usize][copy] as *const c_void
+    // SAFETY: the table above, which is never written.
+    let (table, distance) = unsafe { (&raw const COPIES, COPIES[hook as usize][copy]) };
+    table.wrapping_byte_offset(distance as isize).cast()
 }
 
 /// Copy `copy` of a function of the loader, to hand out.

@@ -48,6 +48,7 @@ const SLOTS: usize = 1024;
 const LENGTHS: core::ops::RangeInclusive<usize> = 5..=64;
 
 /// Eight bytes of `name` from `at` on, zeros behind its end.
+#[inline(always)]
 const fn word(name: &[u8], at: usize) -> u64 {
     let rest = name.split_at(at).1;
     if let Some(bytes) = rest.first_chunk() {
@@ -62,6 +63,7 @@ const fn word(name: &[u8], at: usize) -> u64 {
 }
 
 /// Where a name is looked for first: its length and both its ends tell most names apart.
+#[inline(always)]
 const fn slot(name: &[u8]) -> usize {
     let ends = word(name, 0).rotate_left(29) ^ word(name, name.len().saturating_sub(8));
     ((ends ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS

@@ -36,18 +36,23 @@ pub enum SearchPath {
 }
 
 /// Visits the mapped objects of the base namespace in the order the loader searches them, until `visit` breaks.
-pub fn visit<R>(visit: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R> {
-    struct State<F, R> {
-        visit: F,
-        result: Option<R>,
-    }
-    unsafe extern "C" fn step<F: FnMut(&Object) -> ControlFlow<R>, R>(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        state: *mut c_void,
-    ) -> c_int {
-        // SAFETY: `state` is the `State` below, borrowed by nobody else while the loader iterates.
-        let state = unsafe { &mut *state.cast::<State<F, R>>() };
+pub fn visit<R>(mut visit: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R> {
+    let mut result = None;
+    visit_each(&mut |object| match visit(object) {
+        ControlFlow::Continue(()) => false,
+        ControlFlow::Break(found) => {
+            result = Some(found);
+            true
+        }
+    });
+    result
+}
+
+/// As [`visit`], until `visit` answers true.
+fn visit_each(mut visit: &mut dyn FnMut(&Object) -> bool) {
+    unsafe extern "C" fn step(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int {
+        // SAFETY: `visit` is the local below, borrowed by nobody else while the loader iterates.
+        let visit = unsafe { &mut *visit.cast::<&mut dyn FnMut(&Object) -> bool>() };
         // SAFETY: the loader hands out a valid record for the time of this call.
         let info = unsafe { &*info };
         let headers = match info.dlpi_phnum {
@@ -57,24 +62,10 @@ pub fn visit<R>(visit: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R> {
         };
         // SAFETY: the loader's names are NUL-terminated and outlive the object.
         let name = if info.dlpi_name.is_null() { c"" } else { unsafe { CStr::from_ptr(info.dlpi_name) } };
-        match (state.visit)(&Object { base: info.dlpi_addr as usize, name, headers }) {
-            ControlFlow::Continue(()) => 0,
-            ControlFlow::Break(result) => {
-                state.result = Some(result);
-                1
-            }
-        }
+        c_int::from(visit(&Object { base: info.dlpi_addr as usize, name, headers }))
     }
-    fn callback<F: FnMut(&Object) -> ControlFlow<R>, R>(
-        _: &State<F, R>,
-    ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
-        step::<F, R>
-    }
-    let mut state = State { visit, result: None };
-    let callback = callback(&state);
-    // SAFETY: `callback` was made for exactly the type of `state`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut state).cast()) };
-    state.result
+    // SAFETY: `step` takes what it is given as what it is, and `visit` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(step), (&raw mut visit).cast()) };
 }
 
 /// What `look` finds in the object that holds `address`, if any object of any namespace does.
