@@ -34,6 +34,8 @@ pub fn build(out: &Path) {
     // Runs before the program's own code.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-init=cuquota_entry_start");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuquota.so");
+    // Functions that are the same instructions are there once: what every program of a container maps is to be small.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--icf=all");
 }
 
 /// Links the unwinder in, rather than needing `libgcc_s.so.1` at run time: an image without it would have every
