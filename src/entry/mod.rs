@@ -7,6 +7,7 @@ mod array;
 mod bound;
 mod capture;
 mod context;
+mod external;
 mod graph;
 mod green;
 mod info;
@@ -18,6 +19,7 @@ mod nvml;
 mod pool;
 mod resolver;
 mod share;
+mod share_physical;
 mod start;
 mod vmm;
 

@@ -1,0 +1,57 @@
+//! Memory of other interfaces, such as Vulkan's, that a process imports.
+
+use super::*;
+use crate::gate;
+
+type ImportExternal =
+    unsafe extern "C" fn(*mut CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> Code;
+
+/// `cuImportExternalMemory`: charged to the process that imports it, since who made it did so without CUDA.
+pub(super) unsafe fn import_external(
+    call: &Call,
+    next: ImportExternal,
+    memory: *mut CUexternalMemory,
+    description: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+) -> Code {
+    // SAFETY: the caller's own arguments.
+    let ask = || unsafe { next(memory, description) };
+    // SAFETY: NULL, or a description that the driver itself would read.
+    let bytes = unsafe { description.as_ref() }.map(|description| description.size);
+    let (Some(bytes), Some(place)) = (bytes.filter(|bytes| *bytes > 0 && !memory.is_null()), call.place())
+    else {
+        return ask();
+    };
+    let charge = match gate::reserve(call.process, place.gpu, bytes) {
+        Ok(charge) => charge,
+        Err(code) => return code,
+    };
+    let code = ask();
+    if code == SUCCESS {
+        // SAFETY: the driver has just written it.
+        let stale = call.process.external.insert(unsafe { *memory } as usize, charge.bytes(), place);
+        charge.hand_over();
+        if let Some((stale, index)) = stale.and_then(|stale| Some((stale, stale.gpu.ledger?))) {
+            call.process.ledger().give_back(index, stale.bytes);
+        }
+    }
+    code
+}
+
+type DestroyExternal = unsafe extern "C" fn(CUexternalMemory) -> Code;
+
+/// `cuDestroyExternalMemory`.
+pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory: CUexternalMemory) -> Code {
+    let taken = call.process.external.take(memory as usize);
+    // SAFETY: the caller's own argument.
+    let code = unsafe { next(memory) };
+    match taken {
+        Some(taken) if code == SUCCESS => {
+            if let Some(index) = taken.gpu.ledger {
+                call.process.ledger().give_back(index, taken.bytes);
+            }
+        }
+        Some(taken) => call.process.external.put_back(memory as usize, taken),
+        None => {}
+    }
+    code
+}
