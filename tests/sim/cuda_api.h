@@ -413,5 +413,6 @@ unsigned long long simgpu_card_used(int device);
 unsigned long long simgpu_card_total(int device);
 unsigned long long simgpu_live_allocations(void);
 void simgpu_hold_arrays(int hold);
+void simgpu_while_loading(void (*what)(void));
 
 #endif

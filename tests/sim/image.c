@@ -38,9 +38,41 @@ static uint64_t of_text(const char *text)
     return bytes;
 }
 
+enum { FAT_WRAPPER = 0x466243b1 };
+static const uint32_t FAT = 0xba55ed50;
+
+/* What the first ELF file takes that a fat binary contains as it is. */
+static uint64_t of_fat(const unsigned char *image)
+{
+    struct {
+        uint32_t magic;
+        uint16_t version, header;
+        uint64_t bytes;
+    } fat;
+    struct {
+        uint16_t kind, version;
+        uint32_t header;
+        uint64_t bytes;
+    } entry;
+    memcpy(&fat, image, sizeof fat);
+    for (uint64_t at = fat.header, end = at + fat.bytes; at < end; at += entry.header + entry.bytes) {
+        memcpy(&entry, image + at, sizeof entry);
+        if (entry.bytes >= sizeof(Elf64_Ehdr) && !memcmp(image + at + entry.header, ELFMAG, SELFMAG))
+            return of_elf(image + at + entry.header);
+    }
+    return 0;
+}
+
 uint64_t sim_image_globals(const void *image)
 {
     const unsigned char *bytes = image;
+    uint32_t magic;
+    if (bytes[0] == (FAT_WRAPPER & 0xff) || bytes[0] == (FAT & 0xff)) {
+        memcpy(&magic, bytes, sizeof magic);
+        if (magic == FAT_WRAPPER)
+            memcpy(&bytes, bytes + 8, sizeof bytes);
+        return magic == FAT_WRAPPER || magic == FAT ? of_fat(bytes) : 0;
+    }
     if (!memcmp(bytes, ELFMAG, 1))
         return !memcmp(bytes, ELFMAG, SELFMAG) && bytes[EI_CLASS] == ELFCLASS64 ? of_elf(bytes) : 0;
     bool text = bytes[0] == '.' || bytes[0] == '/' || bytes[0] == ' ' || bytes[0] == '\n';

@@ -9,11 +9,17 @@
 
 /* ---- what they take from the card ------------------------------------------------------------------------ */
 
+static void (*while_loading)(void);
+
+void simgpu_while_loading(void (*what)(void)) { while_loading = what; }
+
 static bool take(struct sim_context *context, uint64_t bytes, struct sim_piece *piece)
 {
     size_t count = sim_blocks_of(bytes);
     if (!context || !count || piece->count)
         return true;
+    if (while_loading)
+        while_loading();
     uint32_t *blocks = malloc(count * sizeof *blocks);
     if (!blocks || !sim_take_blocks(context->card, count, blocks)) {
         free(blocks);

@@ -44,7 +44,12 @@ CUresult sim_module_new(struct sim_context *context, enum sim_kind kind, uint64_
 CUresult sim_module_load_code(struct sim_module *module);
 void sim_module_end(struct sim_module *module);
 
-/* The bytes that an image says its variables take: arrays in the global space of PTX, sections of an ELF file. */
+/* The back door: `what` is called whenever code or variables are about to be taken from a card. NULL: no more. It runs under
+ * the lock of the model, so it must not call the driver. */
+SIM_API void simgpu_while_loading(void (*what)(void));
+
+/* The bytes that an image says its variables take: arrays in the global space of PTX, sections of an ELF file, which may be
+ * the first in a fat binary. */
 uint64_t sim_image_globals(const void *image);
 /* The bytes of a file, NUL terminated, for `free`; NULL: not to be read. */
 void *sim_image_read(const char *path);
