@@ -51,6 +51,15 @@ impl File {
         File::open_at(libc::AT_FDCWD, path, flags, 0)
     }
 
+    /// Opens a path to read from it, also behind a symbolic link.
+    pub fn open_behind(path: &CStr) -> io::Result<File> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        // SAFETY: `path` is NUL terminated and outlives the call.
+        File::made(
+            || unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) } as i32
+        )
+    }
+
     /// Opens a name in this directory, as [`File::open`] does. `mode` counts if the flags create a file.
     pub fn open_in(&self, name: &CStr, flags: i32, mode: u32) -> io::Result<File> {
         File::open_at(self.fd, name, flags, mode)

@@ -6,6 +6,7 @@ pub(crate) mod environment;
 pub mod file;
 pub mod fork;
 pub mod identity;
+pub(crate) mod image;
 pub mod lock;
 pub mod mapping;
 pub mod mark;
