@@ -4,12 +4,39 @@
 use super::*;
 use crate::gate;
 use crate::process::code::Owner;
-use crate::process::weighing::{Spot, Weighing};
+use crate::process::weighing::{self, Spot, Weighing};
+use crate::sys::image;
 
 /// How code that does not fit is unloaded again.
 type Undo = unsafe fn(&Driver, *mut c_void) -> Result<(), Code>;
 
-/// The way of a call that hands out a module or library in `out`, `everywhere` if it may load that to all cards.
+/// What code is loaded from.
+pub(super) trait Origin {
+    /// The most that it takes on a card, as far as that can be told; see [`image`].
+    ///
+    /// # Safety
+    /// The driver has just loaded it, in the call that asks.
+    unsafe fn weight(from: *const Self) -> u64;
+}
+
+/// A file, by its path.
+impl Origin for c_char {
+    unsafe fn weight(from: *const c_char) -> u64 {
+        // SAFETY: the driver has taken it for a path, which is NUL terminated; it outlives the call.
+        image::weight_of_file(unsafe { core::ffi::CStr::from_ptr(from) })
+    }
+}
+
+/// An image in memory.
+impl Origin for c_void {
+    unsafe fn weight(from: *const c_void) -> u64 {
+        // SAFETY: the program lets the driver read it until this call returns.
+        unsafe { image::weight_in_memory(from) }
+    }
+}
+
+/// The way of a call that hands out in `out` a module or library of a `weight` (see [`Origin`]; asked once it is loaded),
+/// `everywhere` if it may load that to all cards.
 ///
 /// # Safety
 /// `out` is NULL or valid for a handle, which `ask` writes where it answers success and `undo` takes.
@@ -17,6 +44,7 @@ type Undo = unsafe fn(&Driver, *mut c_void) -> Result<(), Code>;
 unsafe fn loaded(
     call: &Call,
     out: *mut *mut c_void,
+    weight: &dyn Fn() -> u64,
     everywhere: bool,
     ask: &mut dyn FnMut() -> Code,
     undo: Undo,
@@ -29,7 +57,11 @@ unsafe fn loaded(
     if !everywhere {
         spots.retain(|spot| spot.context.is_none());
     }
-    let Some(weighing) = call.weigh(spots).filter(|_| !out.is_null()) else { return ask() };
+    if out.is_null() {
+        return ask();
+    }
+    let within = spots.first().map(|spot| spot.place.context).filter(|_| !everywhere);
+    let weighing = call.weigh(spots);
     // SAFETY: valid for a handle, says the caller; what the program has there need not have a value.
     let untouched = unsafe { out.cast::<core::mem::MaybeUninit<usize>>().read() };
     let code = ask();
@@ -38,9 +70,14 @@ unsafe fn loaded(
     }
     // SAFETY: the driver has just written it.
     let handle = unsafe { *out };
-    let grown = weighing.loaded(handle as Owner);
+    // What the handle stood for before is gone.
+    weighing::forget(process, handle as Owner);
+    process.code.bound(handle as Owner, within, weight());
+    let Some(weighing) = weighing else { return code };
+    let grown = weighing.settle(handle as Owner);
     let verdict = grown.map_or(Ok(()), |(_, place)| gate::judge_code(process, place));
     let undone = |api| {
+        let _ = process.code.unbind(handle as Owner);
         // SAFETY: the driver has just handed it out, and the program has not seen it.
         unsafe { undo(api, handle) }.is_ok()
     };
@@ -87,9 +124,16 @@ impl Call<'_> {
 type Load<T> = unsafe extern "C" fn(*mut CUmodule, *const T) -> Code;
 
 /// `cuModuleLoad`, from a file, and `cuModuleLoadData` and `cuModuleLoadFatBinary`, from an image.
-pub(super) unsafe fn load<T>(call: &Call, next: Load<T>, module: *mut CUmodule, from: *const T) -> Code {
+pub(super) unsafe fn load<T: Origin>(
+    call: &Call,
+    next: Load<T>,
+    module: *mut CUmodule,
+    from: *const T,
+) -> Code {
+    // SAFETY: asked when the driver has loaded it.
+    let weight = || unsafe { T::weight(from) };
     // SAFETY: the caller's own arguments.
-    unsafe { loaded(call, module, false, &mut || next(module, from), Driver::module_unload) }
+    unsafe { loaded(call, module, &weight, false, &mut || next(module, from), Driver::module_unload) }
 }
 
 type LoadEx =
@@ -109,8 +153,10 @@ pub(super) unsafe fn load_ex(
         // SAFETY: the caller's own arguments.
         unsafe { next(module, image, count, options, values) }
     };
+    // SAFETY: asked when the driver has loaded it.
+    let weight = || unsafe { c_void::weight(image) };
     // SAFETY: the caller's own arguments.
-    unsafe { loaded(call, module, false, &mut ask, Driver::module_unload) }
+    unsafe { loaded(call, module, &weight, false, &mut ask, Driver::module_unload) }
 }
 
 type LoadLibrary<T> = unsafe extern "C" fn(
@@ -126,7 +172,7 @@ type LoadLibrary<T> = unsafe extern "C" fn(
 
 /// `cuLibraryLoadData` and `cuLibraryLoadFromFile`, which load nothing to a card yet where code is loaded lazily.
 #[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn load_library<T>(
+pub(super) unsafe fn load_library<T: Origin>(
     call: &Call,
     next: LoadLibrary<T>,
     library: *mut CUlibrary,
@@ -142,8 +188,10 @@ pub(super) unsafe fn load_library<T>(
         // SAFETY: the caller's own arguments.
         unsafe { next(library, code, jit_options, jit_values, jit_count, options, values, count) }
     };
+    // SAFETY: asked when the driver has loaded it.
+    let weight = || unsafe { T::weight(code) };
     // SAFETY: the caller's own arguments.
-    unsafe { loaded(call, library, true, &mut ask, Driver::library_unload) }
+    unsafe { loaded(call, library, &weight, true, &mut ask, Driver::library_unload) }
 }
 
 type GetModule = unsafe extern "C" fn(*mut CUmodule, CUlibrary) -> Code;
@@ -235,10 +283,13 @@ pub(super) unsafe fn unload(call: &Call, next: Unload, owner: *mut c_void) -> Co
     let mut spots = call.spots();
     spots.retain(|spot| process.code.on(spot.place.gpu) > 0);
     let weighing = call.weigh(spots);
+    let bound = process.code.unbind(owner as Owner);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(owner) };
-    if let (SUCCESS, Some(weighing)) = (code, weighing) {
-        weighing.unloaded(owner as Owner);
+    match (code, weighing) {
+        (SUCCESS, Some(weighing)) => weighing.unloaded(owner as Owner),
+        (SUCCESS, None) => {}
+        _ => bound.into_iter().for_each(|bound| process.code.bind(bound)),
     }
     code
 }

@@ -20,6 +20,18 @@ struct Piece {
     sure: bool,
 }
 
+/// What an owner's code may take in a context.
+pub struct Bound {
+    owner: Owner,
+    /// The only context that it is in; `None`: a library, which may be in any.
+    within: Option<ContextId>,
+    bytes: u64,
+}
+
+/// What any image may take, in bytes, and one that was never seen: blocks of the driver's for a little code, the heap of
+/// 8 MiB that comes with the first kernel that allocates, the buffer of those that print.
+const ANY: u64 = 16 << 20;
+
 /// A card as it was before the calls that load or unload code there now.
 struct Scale {
     gpu: &'static Gpu,
@@ -38,6 +50,7 @@ struct Scale {
 #[derive(Default)]
 struct Held {
     pieces: Vec<Piece>,
+    bounds: Vec<Bound>,
     scales: Vec<Scale>,
     /// The libraries of modules that belong to one.
     libraries: HashMap<Owner, Owner>,
@@ -70,6 +83,8 @@ pub(super) struct Moved {
     pub bytes: i64,
     /// Whether nothing else was on its way.
     pub sure: bool,
+    /// Whether it can be more: after all but unloading.
+    pub grows: bool,
 }
 
 impl Code {
@@ -90,6 +105,24 @@ impl Code {
         self.lock().pieces.iter().filter(|piece| wanted(piece)).map(|piece| piece.bytes).sum()
     }
 
+    /// `owner` was loaded, to one context or as a library, from an image of a weight; see [`image`](crate::sys::image).
+    pub fn bound(&self, owner: Owner, within: Option<ContextId>, weight: u64) {
+        self.bind(Bound { owner, within, bytes: weight.saturating_add(ANY) });
+    }
+
+    /// `owner` is about to be unloaded: from then on its handle may be another's. What it was bound by, for [`Code::bind`] if it
+    /// stays.
+    pub fn unbind(&self, owner: Owner) -> Option<Bound> {
+        self.lock().bounds.extract_if(.., |bound| bound.owner == owner).last()
+    }
+
+    /// Binds an owner anew.
+    pub fn bind(&self, bound: Bound) {
+        let mut held = self.lock();
+        held.bounds.retain(|other| other.owner != bound.owner);
+        held.bounds.push(bound);
+    }
+
     /// `module` is `library`'s.
     pub fn belongs(&self, module: Owner, library: Owner) {
         self.lock().libraries.insert(module, library);
@@ -103,6 +136,7 @@ impl Code {
     /// A context is gone and the code in it; answers what that gives back, in bytes.
     pub fn drop_context(&self, context: ContextId) -> u64 {
         let mut held = self.lock();
+        held.bounds.retain(|bound| bound.within != Some(context));
         held.pieces.extract_if(.., |piece| piece.place.context == context).map(|piece| piece.bytes).sum()
     }
 
@@ -146,7 +180,8 @@ impl Code {
     }
 
     /// Notes that the card holds `moved` bytes more, or less, than `before`: `charge` is told how many bytes more are to be
-    /// charged, or how many less. Answers false, and does nothing, if that was put right since.
+    /// charged, or how many less. More than the owner's image can take is somebody else's. Answers false, and does nothing, if
+    /// that was put right since.
     pub(super) fn settle(
         &self,
         place: Place,
@@ -156,7 +191,7 @@ impl Code {
         charge: impl FnOnce(i64),
     ) -> bool {
         let mut held = self.lock();
-        let Held { pieces, scales, .. } = &mut *held;
+        let Held { pieces, bounds, scales, .. } = &mut *held;
         let Some(scale) = scales.iter_mut().find(|scale| core::ptr::eq(scale.gpu, place.gpu)) else {
             return true;
         };
@@ -164,18 +199,29 @@ impl Code {
             return false;
         }
         scale.settled += 1;
-        let Moved { bytes: moved, sure } = moved;
+        let Moved { bytes: moved, sure, grows } = moved;
         if moved > 0 {
-            self.any.store(true, Ordering::Relaxed);
             let same =
                 pieces.iter_mut().find(|piece| piece.owner == owner && piece.place.context == place.context);
-            match same {
-                Some(piece) => {
-                    (piece.bytes, piece.sure) = (piece.bytes + moved.unsigned_abs(), piece.sure && sure)
-                }
-                None => pieces.push(Piece { owner, place, bytes: moved.unsigned_abs(), sure }),
+            let most = match bounds.iter().find(|bound| bound.owner == owner) {
+                _ if !grows => 0,
+                Some(bound) => bound.bytes,
+                None if owner == 0 => u64::MAX,
+                None => ANY,
+            };
+            let room = most.saturating_sub(same.as_ref().map_or(0, |piece| piece.bytes));
+            let more = moved.unsigned_abs().min(room);
+            if scale.calls <= 1 {
+                // Otherwise the rest may be code of another call on its way, which has yet to see it.
+                scale.base += moved - more as i64;
             }
-            charge(moved);
+            self.any.store(true, Ordering::Relaxed);
+            match same {
+                Some(piece) => (piece.bytes, piece.sure) = (piece.bytes + more, piece.sure && sure),
+                None if more > 0 => pieces.push(Piece { owner, place, bytes: more, sure }),
+                None => {}
+            }
+            charge(more as i64);
         } else if !sure {
             // How much less is not to be told: what was charged for it goes with it.
             for piece in pieces.iter_mut().filter(|piece| piece.owner == owner) {

@@ -77,34 +77,22 @@ impl<'process> Weighing<'process> {
     }
 
     /// Looks again, after the driver has loaded code for `owner` or unloaded some, and charges what that took or gives back
-    /// what it gave, whatever the limit. The most bytes that any of the cards holds more, and its place.
+    /// what it gave, whatever the limit. The most bytes that were charged on any of the cards, and its place.
     pub fn settle(&self, owner: Owner) -> Option<(u64, Place)> {
         let grown =
-            self.spots.iter().map(|(spot, ledger)| (self.settle_one(spot, *ledger, owner), spot.place));
+            self.spots.iter().map(|(spot, ledger)| (self.settle_one(spot, *ledger, owner, true), spot.place));
         grown.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, _)| *bytes)
-    }
-
-    /// As [`Weighing::settle`], after `owner` was loaded. What its handle stood for before is gone.
-    pub fn loaded(&self, owner: Owner) -> Option<(u64, Place)> {
-        self.forget(owner);
-        self.settle(owner)
     }
 
     /// As [`Weighing::settle`], after `owner` was unloaded.
     pub fn unloaded(&self, owner: Owner) {
-        let _ = self.settle(owner);
-        self.forget(owner);
-    }
-
-    fn forget(&self, owner: Owner) {
-        for (gpu, bytes) in self.process.code.unloaded(owner) {
-            if let Some(ledger) = gpu.ledger {
-                self.process.ledger().give_back(ledger, bytes);
-            }
+        for (spot, ledger) in &self.spots {
+            self.settle_one(spot, *ledger, owner, false);
         }
+        forget(self.process, owner);
     }
 
-    fn settle_one(&self, spot: &Spot, ledger: GpuIndex, owner: Owner) -> u64 {
+    fn settle_one(&self, spot: &Spot, ledger: GpuIndex, owner: Owner, grows: bool) -> u64 {
         let process = self.process;
         for _ in 0..MOST_ATTEMPTS {
             let Some(before) = process.code.before(spot.place.gpu) else { return 0 };
@@ -115,17 +103,31 @@ impl<'process> Weighing<'process> {
             let moved = Moved {
                 bytes: seen.unknown - before.base - new.saturating_mul(cost as i64),
                 sure: sure && before.sure && new == 0,
+                grows,
             };
+            let mut grown = 0;
             let settled = process.code.settle(spot.place, owner, before, moved, |charge| match charge {
                 0 => {}
-                1.. => process.ledger().force(ledger, charge.unsigned_abs()),
+                1.. => {
+                    grown = charge.unsigned_abs();
+                    process.ledger().force(ledger, grown);
+                }
                 _ => process.ledger().give_back(ledger, charge.unsigned_abs()),
             });
             if settled {
-                return u64::try_from(moved.bytes).unwrap_or(0);
+                return grown;
             }
         }
         0
+    }
+}
+
+/// A handle stands for nothing any more that it stood for.
+pub fn forget(process: &Process, owner: Owner) {
+    for (gpu, bytes) in process.code.unloaded(owner) {
+        if let Some(ledger) = gpu.ledger {
+            process.ledger().give_back(ledger, bytes);
+        }
     }
 }
 

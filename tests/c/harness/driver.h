@@ -129,6 +129,7 @@
     X(pointer_attributes, cuPointerGetAttributes, "cuPointerGetAttributes", 7000,                                \
       (unsigned, CUpointer_attribute *, void **, CUdeviceptr))                                                   \
     X(module_load, cuModuleLoadData, "cuModuleLoadData", 2000, (CUmodule *, const void *))                       \
+    X(module_load_file, cuModuleLoad, "cuModuleLoad", 2000, (CUmodule *, const char *))                          \
     X(module_unload, cuModuleUnload, "cuModuleUnload", 2000, (CUmodule))                                         \
     X(module_function, cuModuleGetFunction, "cuModuleGetFunction", 2000, (CUfunction *, CUmodule, const char *)) \
     X(library_load, cuLibraryLoadData, "cuLibraryLoadData", 12000,                                               \
