@@ -39,7 +39,7 @@ static void *play(void *of) {
     return load(10 * MIB);
 }
 
-static void child(int threads, int ready, int go) {
+static void child(int threads, int ready, int go, int end) {
     pthread_t ids[8];
     void *kept[8];
     char byte = 0;
@@ -54,7 +54,7 @@ static void child(int threads, int ready, int go) {
     if (write(ready, &byte, 1) != 1 || read(go, &byte, 1) != 1) _exit(3);
     for (int i = 0; i < threads; i++)
         if (kept[i]) cu.module_unload(kept[i]);
-    if (write(ready, &byte, 1) != 1 || read(go, &byte, 1) != 1) _exit(3);
+    if (write(ready, &byte, 1) != 1 || read(end, &byte, 1) != 1) _exit(3);
     _exit(0);
 }
 
@@ -66,17 +66,17 @@ static void tell(const char *when) {
 }
 
 int main(int argc, char **argv) {
-    int processes = argc > 3 ? atoi(argv[1]) : 0, threads = argc > 3 ? atoi(argv[2]) : 0, ready[2], go[2];
-    if (processes < 1 || processes > 8 || threads < 1 || threads > 8 || pipe(ready) || pipe(go)) return 3;
+    int processes = argc > 3 ? atoi(argv[1]) : 0, threads = argc > 3 ? atoi(argv[2]) : 0, ready[2], go[2], end[2];
+    if (processes < 1 || processes > 8 || threads < 1 || threads > 8 || pipe(ready) || pipe(go) || pipe(end)) return 3;
     rounds = atoi(argv[3]);
     cu = reach_driver("dlsym");
     for (int i = 0; i < processes; i++)
         if (!fork()) {
-            close(ready[0]), close(go[1]);
-            child(threads, ready[1], go[0]);
+            close(ready[0]), close(go[1]), close(end[1]);
+            child(threads, ready[1], go[0], end[0]);
         }
     char byte = 0;
-    close(ready[1]), close(go[0]);
+    close(ready[1]), close(go[0]), close(end[0]);
     for (int i = 0; i < processes; i++)
         if (read(ready[0], &byte, 1) != 1) return 3;
     if (cu.init(0) || cu.primary_retain(&context, 0) || cu.ctx_set(context)) return 3;
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
         if (read(ready[0], &byte, 1) != 1) return 3;
     tell("unloaded");
     for (int i = 0; i < processes; i++)
-        if (write(go[1], &byte, 1) != 1) return 3;
+        if (write(end[1], &byte, 1) != 1) return 3;
     while (wait(NULL) > 0) continue;
     return 0;
 }
