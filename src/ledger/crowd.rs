@@ -80,12 +80,18 @@ impl Ledger {
     /// Within the reserve no neighbour is looked at. Beyond it their files are read, some ten microseconds a neighbour; takes
     /// up to 100 ms where one of them is stopped in the middle of a request, or pretends to be.
     pub fn admit_beside(&self, gpu: GpuIndex, want: Want, part: Part<'_>) -> Result<(), Denial> {
-        let since = Instant::now();
         let mut attempts = Attempts::default();
         let mut pause = Duration::from_micros(20);
         let mut swept = false;
+        let mut first_denied = None;
         loop {
-            let crowded = match self.attempt_beside(gpu, want, part) {
+            let attempt = self.attempt_beside(gpu, want, part);
+            if attempt.is_ok() {
+                return Ok(());
+            }
+            // Most are admitted at once, and need not know the time.
+            let since = *first_denied.get_or_insert_with(Instant::now);
+            let crowded = match attempt {
                 Ok(()) => return Ok(()),
                 // Somebody may have published what is about to be taken back.
                 Err(Verdict::Limit(refusal)) => {

@@ -229,6 +229,7 @@ impl Allocations {
         given
     }
 
+    #[inline(always)]
     fn shard(&self, address: u64) -> MutexGuard<'_, Shard> {
         let block = address / BLOCK;
         lock(&self.shards[(block ^ block >> 6) as usize % SHARDS])
@@ -295,6 +296,7 @@ struct Edges {
 }
 
 impl Edges {
+    #[inline(always)]
     fn of(address: u64, record: Record) -> Edges {
         match record.owner {
             Owner::Context(_) | Owner::Orphan(_) => Edges::of_range(address, record.bytes),
@@ -302,6 +304,7 @@ impl Edges {
         }
     }
 
+    #[inline(always)]
     fn of_range(address: u64, bytes: u64) -> Edges {
         let end = address.saturating_add(bytes.max(1));
         let (first, last) = (address / BLOCK, (end - 1) / BLOCK);

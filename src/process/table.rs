@@ -67,6 +67,7 @@ impl Table {
         self.slots.iter().filter(|slot| slot[0] != 0).map(|[key, value]| (*key, *value))
     }
 
+    #[inline(always)]
     fn find(&self, key: u64) -> Option<usize> {
         if key == 0 || self.slots.is_empty() {
             return None;
@@ -76,6 +77,7 @@ impl Table {
     }
 
     /// Where `key` is or would be put. There is a free slot, and the key is not 0.
+    #[inline(always)]
     fn place(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key);
@@ -86,6 +88,7 @@ impl Table {
     }
 
     /// Where `key` is looked for first: the top bits of a product, which depend on all of the key.
+    #[inline(always)]
     fn home(&self, key: u64) -> usize {
         let bits = self.slots.len().trailing_zeros();
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize

@@ -69,15 +69,17 @@ const fn slot(name: &[u8]) -> usize {
     ((ends ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS
 }
 
-/// Which bytes are the third of any name.
-static THIRD: [bool; 256] = {
-    let mut third = [false; 256];
+/// Which pairs of a third and a sixth byte the names have, by six bits of each: a word for a third, a bit for a sixth.
+static PAIRS: [u64; 64] = {
+    let mut pairs = [0; 64];
     let mut index = 0;
     while index < SYMBOLS.len() {
-        third[SYMBOLS[index].to_bytes()[2] as usize] = true;
+        // The terminator is the sixth byte of the shortest.
+        let name = SYMBOLS[index].to_bytes_with_nul();
+        pairs[name[2] as usize % 64] |= 1 << (name[5] % 64);
         index += 1;
     }
-    third
+    pairs
 };
 
 /// Slot -> 1 + index into [`Hook::ALL`] followed by [`Lookup::ALL`]; 0 where empty. Linear probing.
@@ -133,7 +135,11 @@ pub unsafe fn find(name: *const c_char) -> Option<Name> {
             b'd' => b'l',
             _ => return None,
         };
-        *name.add(1) == second && THIRD[usize::from(*name.add(2))]
+        *name.add(1) == second
+            && *name.add(2) != 0
+            && *name.add(3) != 0
+            && *name.add(4) != 0
+            && PAIRS[usize::from(*name.add(2)) % 64] >> (*name.add(5) % 64) & 1 != 0
     };
     if !may_be_ours {
         return None;
