@@ -85,22 +85,18 @@ impl Ledger {
         let mut swept = false;
         let mut first_denied = None;
         loop {
-            let attempt = self.attempt_beside(gpu, want, part);
-            if attempt.is_ok() {
-                return Ok(());
-            }
+            let Err(verdict) = self.attempt_beside(gpu, want, part) else { return Ok(()) };
             // Most are admitted at once, and need not know the time.
             let since = *first_denied.get_or_insert_with(Instant::now);
-            let crowded = match attempt {
-                Ok(()) => return Ok(()),
+            let crowded = match verdict {
                 // Somebody may have published what is about to be taken back.
-                Err(Verdict::Limit(refusal)) => {
+                Verdict::Limit(refusal) => {
                     if !self.is_sibling_asking() || since.elapsed() > FOR_NEIGHBOURS {
                         return Err(Denial::Limit(refusal));
                     }
                     None
                 }
-                Err(Verdict::Crowded(seen, neighbours)) => Some((seen, neighbours)),
+                Verdict::Crowded(seen, neighbours) => Some((seen, neighbours)),
             };
             if let Some((seen, neighbours)) = crowded {
                 match attempts.crowded(seen) {
