@@ -11,7 +11,7 @@ use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
 use crate::process::allocations::{Owner, Taken};
-use crate::process::contexts::{ContextId, Place};
+use crate::process::contexts::Place;
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
 
@@ -58,9 +58,7 @@ impl Charge<'_> {
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        if let Some(index) = self.gpu.ledger {
-            self.process.ledger().give_back(index, self.bytes);
-        }
+        self.process.give_back(self.gpu, self.bytes);
     }
 }
 
@@ -209,7 +207,9 @@ fn refuse<'process>(
 #[inline]
 pub fn freed(process: &Process, taken: Taken) {
     match taken.record.owner {
-        Owner::Context(context) => give_back(process, context, taken.gives, taken.record.estimated),
+        Owner::Context(context) => {
+            give_back(process, process.contexts.gpu_of(context), taken.gives, taken.record.estimated)
+        }
         // The pool may keep it; where the driver does not say, the charge stays until it does.
         Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, taken.gives),
         Owner::Pool(pool) => {
@@ -223,15 +223,10 @@ pub fn freed(process: &Process, taken: Taken) {
 #[cold]
 pub fn replaced(process: &Process, gpu: &Gpu, address: u64) {
     let Some(stale) = process.allocations.take(address) else { return };
-    match (stale.record.owner, gpu.ledger) {
-        (Owner::Context(_), Some(index)) => {
-            process.ledger().give_back(index, stale.gives);
-            if stale.record.estimated {
-                process.ledger().less_estimated(index, stale.gives);
-            }
-        }
-        (Owner::Orphan(pool), _) => process.pools.less_of_doomed(process, pool, stale.gives),
-        (Owner::Pool(_) | Owner::Context(_), _) => {}
+    match stale.record.owner {
+        Owner::Context(_) => give_back(process, Some(gpu), stale.gives, stale.record.estimated),
+        Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, stale.gives),
+        Owner::Pool(_) => {}
     }
 }
 
@@ -240,15 +235,16 @@ pub fn replaced(process: &Process, gpu: &Gpu, address: u64) {
 pub fn not_freed(process: &Process, address: u64, taken: Taken) {
     let paid_by_others = process.allocations.put_back(address, taken);
     match taken.record.owner {
-        Owner::Context(context) => give_back(process, context, paid_by_others, taken.record.estimated),
+        Owner::Context(context) => {
+            give_back(process, process.contexts.gpu_of(context), paid_by_others, taken.record.estimated)
+        }
         Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, paid_by_others),
         Owner::Pool(_) => {}
     }
 }
 
 #[inline]
-fn give_back(process: &Process, context: ContextId, bytes: u64, estimated: bool) {
-    let gpu = process.contexts.gpu_of(context);
+fn give_back(process: &Process, gpu: Option<&Gpu>, bytes: u64, estimated: bool) {
     if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
         process.ledger().give_back(index, bytes);
         if estimated {
@@ -269,7 +265,7 @@ pub fn gone(process: &Process, pieces: Vec<Gone>) {
 fn piece_gone(process: &Process, piece: Gone) {
     // First, so that what others hold of it is counted at every moment.
     let _closing = piece.shared.map(|shared| process.ledger().close_shared(shared));
-    if let Some(index) = piece.gpu.and_then(|gpu| gpu.ledger) {
-        process.ledger().give_back(index, piece.bytes);
+    if let Some(gpu) = piece.gpu {
+        process.give_back(gpu, piece.bytes);
     }
 }

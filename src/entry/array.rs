@@ -85,9 +85,7 @@ unsafe fn granted_by(
 /// An array is gone: what it was charged goes back, and what was mapped into it is let go.
 fn gone(call: &Call, array: Option<Array>) {
     let Some(array) = array else { return };
-    if let Some(index) = array.gpu.ledger {
-        call.process.ledger().give_back(index, array.bytes);
-    }
+    call.process.give_back(array.gpu, array.bytes);
     gate::gone(call.process, call.process.physical.holder_gone(array.name));
     // The driver has waited for what streams had to do with it.
     call.process.leaving.settle(call.process);

@@ -30,8 +30,8 @@ pub(super) unsafe fn import_external(
         // SAFETY: the driver has just written it.
         let stale = call.process.external.insert(unsafe { *memory } as usize, charge.bytes(), place);
         charge.hand_over();
-        if let Some((stale, index)) = stale.and_then(|stale| Some((stale, stale.gpu.ledger?))) {
-            call.process.ledger().give_back(index, stale.bytes);
+        if let Some(stale) = stale {
+            call.process.give_back(stale.gpu, stale.bytes);
         }
     }
     code
@@ -45,11 +45,7 @@ pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory
     // SAFETY: the caller's own argument.
     let code = unsafe { next(memory) };
     match taken {
-        Some(taken) if code == SUCCESS => {
-            if let Some(index) = taken.gpu.ledger {
-                call.process.ledger().give_back(index, taken.bytes);
-            }
-        }
+        Some(taken) if code == SUCCESS => call.process.give_back(taken.gpu, taken.bytes),
         Some(taken) => call.process.external.put_back(memory as usize, taken),
         None => {}
     }

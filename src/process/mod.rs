@@ -40,7 +40,7 @@ use arrays::Arrays;
 use budget::Budget;
 use code::Code;
 use contexts::Contexts;
-use gpus::Gpus;
+use gpus::{Gpu, Gpus};
 use graphs::Graphs;
 use lazy::Lazy;
 use leaving::Leaving;
@@ -117,6 +117,13 @@ impl Process {
     /// The container's ledger, joined at the first need of it.
     pub fn ledger(&self) -> &Ledger {
         self.ledger.get_or_init(|| Ledger::attach(&self.budget.state(), self.budget.label().as_deref()))
+    }
+
+    /// Bytes that were charged on `gpu` go back to the budget.
+    pub fn give_back(&self, gpu: &Gpu, bytes: u64) {
+        if let Some(index) = gpu.ledger {
+            self.ledger().give_back(index, bytes);
+        }
     }
 
     /// What is due from time to time; costs a glance at the clock. Called where memory is asked for or shown,

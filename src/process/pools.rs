@@ -264,8 +264,8 @@ impl Pools {
         let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
         let before = *pool.charged.get_mut();
         *pool.charged.get_mut() = before.saturating_sub(bytes);
-        if let Some(index) = pool.gpu.and_then(|gpu| gpu.ledger) {
-            process.ledger().give_back(index, bytes.min(before));
+        if let Some(gpu) = pool.gpu {
+            process.give_back(gpu, bytes.min(before));
         }
         if before <= bytes {
             pool.name = Name::Gone;

@@ -25,11 +25,7 @@ impl Holding {
     pub fn end(self, process: &Process) {
         match self {
             Holding::Together(shared) => drop(process.ledger().close_shared(shared)),
-            Holding::Alone(gpu, bytes) => {
-                if let Some(index) = gpu.ledger {
-                    process.ledger().give_back(index, bytes);
-                }
-            }
+            Holding::Alone(gpu, bytes) => process.give_back(gpu, bytes),
         }
     }
 }

@@ -125,9 +125,7 @@ impl<'process> Weighing<'process> {
 /// A handle stands for nothing any more that it stood for.
 pub fn forget(process: &Process, owner: Owner) {
     for (gpu, bytes) in process.code.unloaded(owner) {
-        if let Some(ledger) = gpu.ledger {
-            process.ledger().give_back(ledger, bytes);
-        }
+        process.give_back(gpu, bytes);
     }
 }
 
