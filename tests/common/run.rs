@@ -6,7 +6,11 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{Container, Machine};
 
@@ -21,8 +25,14 @@ pub struct Run {
     env: BTreeMap<OsString, OsString>,
     dir: Option<PathBuf>,
     input: Vec<u8>,
-    limit: Duration,
+    limit: Option<Duration>,
 }
+
+/// How long a program may take that is run to its end.
+const TO_ITS_END: Duration = Duration::from_secs(60);
+
+/// How long one may live that a test talks to.
+const ALIVE: Duration = Duration::from_secs(600);
 
 /// How a program ended, and what it said.
 #[derive(Debug)]
@@ -41,7 +51,7 @@ impl Run {
             env: std::env::vars_os().filter(|(name, _)| !ours(name)).collect(),
             dir: None,
             input: Vec::new(),
-            limit: Duration::from_secs(60),
+            limit: None,
         }
     }
 
@@ -88,9 +98,9 @@ impl Run {
         self
     }
 
-    /// How long the program may take; the default is a minute.
+    /// How long the program may live; the default is a minute if it is run to its end, and ten otherwise.
     pub fn limit(mut self, limit: Duration) -> Run {
-        self.limit = limit;
+        self.limit = Some(limit);
         self
     }
 
@@ -104,38 +114,48 @@ impl Run {
         command
     }
 
-    /// Starts the program with its three streams piped.
+    /// Starts the program with its three streams piped. One that lives longer than its limit is killed, so that a test
+    /// that waits for it fails.
     pub fn spawn(&self) -> Child {
+        self.start(self.limit.unwrap_or(ALIVE))
+    }
+
+    fn start(&self, limit: Duration) -> Child {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()))
+        let child = command.spawn().unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()));
+        kill_after(limit, &child, self.program.display().to_string());
+        child
     }
 
     /// Runs the program to its end. One that takes longer than its limit is killed, and the test fails.
     pub fn finish(self) -> Finished {
-        let mut child = self.spawn();
+        let mut child = self.start(self.limit.unwrap_or(TO_ITS_END));
         feed(child.stdin.take().expect("piped"), self.input);
         let stdout = drain(child.stdout.take().expect("piped"));
         let stderr = drain(child.stderr.take().expect("piped"));
-        let started = Instant::now();
-        let mut pause = Duration::from_millis(1);
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("a child to wait for") {
-                break status;
-            }
-            if started.elapsed() > self.limit {
-                child.kill().expect("a child to kill");
-                child.wait().expect("a killed child to wait for");
-                let (out, err) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
-                let program = self.program.display();
-                panic!("{program} did not end within {:?}\nstdout:\n{out}\nstderr:\n{err}", self.limit);
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
+        let status = child.wait().expect("a child to wait for");
+        let text = |stream: Receiver<String>| {
+            let text = stream.recv_timeout(TO_ITS_END);
+            text.unwrap_or_else(|_| {
+                panic!("{} left one behind that holds its output", self.program.display())
+            })
         };
-        let text = |handle: std::thread::JoinHandle<String>| handle.join().expect("the reader of a stream");
         Finished { status, stdout: text(stdout), stderr: text(stderr) }
     }
+}
+
+/// Kills the child, and says so, unless it has ended by then.
+fn kill_after(limit: Duration, child: &Child, program: String) {
+    let pid = Pid::from_child(child);
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap_or_else(|e| panic!("{program}: {e}"));
+    std::thread::spawn(move || {
+        let limit = Timespec::try_from(limit).expect("a span that a clock can tell");
+        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+        if ended == Ok(0) && pidfd_send_signal(&process, Signal::KILL).is_ok() {
+            eprintln!("{program} was killed: it had not ended within {} s", limit.tv_sec);
+        }
+    });
 }
 
 /// A program may end, or close its input, without having read it all.
@@ -145,12 +165,16 @@ fn feed(mut stdin: impl Write + Send + 'static, input: Vec<u8>) {
     });
 }
 
-fn drain(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+/// All that comes, once it has ended.
+fn drain(mut stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).expect("a stream to read");
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+        // A test that has failed does not listen any more.
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
 }
 
 impl Finished {

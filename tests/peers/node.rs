@@ -106,7 +106,9 @@ impl Container {
         for (name, value) in &self.machine {
             run = run.env(name, value);
         }
-        run.env("LD_PRELOAD", preload())
+        // A soak may keep one for as long as it lasts.
+        run.limit(Duration::from_secs(24 * 60 * 60))
+            .env("LD_PRELOAD", preload())
             .env("CUQUOTA_CONFIG", self.dir.join("etc/quota.toml"))
             .env("CUQUOTA_STATE", self.state())
     }
