@@ -1,6 +1,7 @@
 //! What the tests share: the built artefacts, the simulated machine, a container's files, and running programs.
 #![allow(dead_code, unused_imports)] // each test uses a part of it
 
+mod artefacts;
 pub mod client;
 pub mod programs;
 pub mod python;
@@ -13,36 +14,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+pub use artefacts::{compiler, cuquota, preload, sim_dir, target_dir};
 pub use run::{Finished, Run};
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
-
-/// Where cargo puts what it builds; everything that the tests keep between runs lies below it.
-pub fn target_dir() -> PathBuf {
-    let profile = cuquota().parent().expect("the command lies in a directory").to_path_buf();
-    profile.parent().expect("target/PROFILE").to_path_buf()
-}
-
-/// The built command.
-pub fn cuquota() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_cuquota"))
-}
-
-/// The built preload library. `cargo build` leaves it beside the command, `cargo test` alone in `deps`.
-pub fn preload() -> PathBuf {
-    let beside = cuquota().with_file_name("libcuquota.so");
-    let in_deps = cuquota().with_file_name("deps").join("libcuquota.so");
-    let built = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let newest = [beside, in_deps].into_iter().filter(|p| p.exists()).max_by_key(|p| built(p));
-    newest.unwrap_or_else(|| panic!("libcuquota.so is not beside {}", cuquota().display()))
-}
-
-/// The directory of the simulated `libcuda.so.1` and `libnvidia-ml.so.1`.
-pub fn sim_dir() -> PathBuf {
-    PathBuf::from(env!("CUQUOTA_SIM_DIR"))
-}
 
 /// Whether `CUQUOTA_TEST_DRIVER=real` asks for the machine's own driver instead of the simulated one.
 pub fn driver_is_real() -> bool {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use super::{sim_dir, target_dir};
+use super::{compiler, sim_dir, target_dir};
 
 /// A program that opens the driver itself: `tests/c/NAME.c`, compiled without linking any driver library.
 pub fn c_program(name: &str) -> PathBuf {
@@ -45,7 +45,7 @@ pub fn c_build_in(folder: &str, name: &str, flags: &[&str]) -> PathBuf {
         return built;
     }
     let fresh = built.with_extension("new");
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let mut cc = Command::new(compiler());
     cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
     cc.arg("-I").arg(root.join("tests/sim")).arg("-I").arg(root.join("tests/c"));
     cc.arg(&source).arg("-o").arg(&fresh).arg("-L").arg(sim_dir()).args(flags).arg("-ldl").arg("-lm");
