@@ -28,6 +28,8 @@ mod units;
 
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
@@ -86,7 +88,7 @@ Exit codes:
 
 /// Parses the command line and does what it says.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_hint(error).exit());
     let done: Result<ExitCode, Failure> = match cli.command {
         Command::Run(run) => run.execute(),
         Command::Check(check) => check.execute(),
@@ -108,6 +110,24 @@ pub fn main() -> ExitCode {
             failure.code()
         }
     }
+}
+
+/// Names the `--` that was left out before a command of the user's.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let takes_command =
+        error.get(ContextKind::Usage).is_some_and(|usage| usage.to_string().contains("-- <CMD>"));
+    let stray = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) if !word.starts_with('-') => {
+            word.as_str()
+        }
+        (ErrorKind::MissingRequiredArgument, _) => "python train.py",
+        _ => return error,
+    };
+    if takes_command {
+        let hint = StyledStr::from(format!("write -- before the command, like -- {stray}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
+    }
+    error
 }
 
 /// The command line's own definition, for completions and for the test that compares it with the manual.

@@ -113,6 +113,28 @@ fn run_refuses_what_is_no_budget_and_names_the_flag() {
 }
 
 #[test]
+fn a_command_without_its_dashes_is_answered_with_where_they_go() {
+    for (wrong, like) in [
+        (&["run", "--limit", "1GiB", "sleep", "1"][..], "like -- sleep"),
+        (&["run", "sleep", "--limit", "1GiB"], "like -- sleep"),
+        (&["run", "--limit", "1GiB"], "like -- python train.py"),
+        (&["doctor", "sleep"], "like -- sleep"),
+    ] {
+        let finished = cli(wrong.iter().copied()).finish();
+        assert_eq!((finished.code(), finished.stdout.as_str()), (2, ""), "{finished}");
+        assert!(
+            finished.stderr.contains("tip: write -- before the command") && finished.stderr.contains(like)
+        );
+    }
+    // Neither where a flag is mistyped nor where no command is taken.
+    for wrong in [&["run", "--limt", "1GiB", "--", "true"][..], &["check", "a", "b"], &["trim"]] {
+        let finished = cli(wrong.iter().copied()).finish();
+        assert_eq!(finished.code(), 2, "{finished}");
+        assert!(!finished.stderr.contains("write --"), "{finished}");
+    }
+}
+
+#[test]
 fn run_takes_a_quota_file_and_refuses_an_invalid_one_before_the_command() {
     let dir = temp_dir("cli");
     let file = write(dir.path(), "limit = \"3GiB\"\n");
