@@ -72,11 +72,7 @@ fn read_once(path: &Path) -> Result<Option<Contents>, QuotaError> {
         return Err(a_directory(path));
     }
     if !before.is_file() {
-        return Err(QuotaError::whole(
-            path,
-            "the quota file is a pipe, socket or device",
-            "put a regular file there",
-        ));
+        return Err(no_file(path));
     }
     let mut bytes = Vec::new();
     let read = Read::by_ref(&mut file).take(Quota::MAX_BYTES + 1).read_to_end(&mut bytes);
@@ -110,18 +106,24 @@ fn a_directory(path: &Path) -> QuotaError {
     )
 }
 
+fn no_file(path: &Path) -> QuotaError {
+    QuotaError::whole(path, "the quota file is a pipe, socket or device", "put a regular file there")
+}
+
 fn unreadable(path: &Path, error: &io::Error) -> QuotaError {
     let (message, remedy) = match error.kind() {
         ErrorKind::NotFound if std::fs::symlink_metadata(path).is_ok() => {
             ("the quota file is a link to nothing".to_owned(), "mount what it points to")
         }
-        ErrorKind::NotFound => ("the quota file is missing".to_owned(), "mount a quota file there"),
+        ErrorKind::NotFound => ("the quota file is missing".to_owned(), "put a quota file there"),
         ErrorKind::PermissionDenied => (
             "the quota file cannot be read by this user".to_owned(),
             "make it readable to all (chmod 0644), and every directory above it searchable (0755)",
         ),
         ErrorKind::IsADirectory => return a_directory(path),
-        _ => (format!("the quota file cannot be read: {error}"), "mount a readable file there"),
+        // What opening a socket is answered.
+        _ if error.raw_os_error() == Some(libc::ENXIO) => return no_file(path),
+        _ => (format!("the quota file cannot be read: {error}"), "put a readable file there"),
     };
     QuotaError::whole(path, message, remedy)
 }

@@ -19,6 +19,13 @@ const TOP: &[&str] = &["name", "limit", "reserve", "growth", "lazy_from", "gpu",
 const GPU: &[&str] = &["id", "index", "limit", "reserve", "growth", "lazy_from"];
 const WHEN_FULL: &[&str] = &["wait"];
 
+/// Where each of these may stand, in the words of a remedy.
+const PLACES: [(&[&str], &str); 3] = [
+    (TOP, "at the top of the file, above every [[gpu]] and [when_full]"),
+    (GPU, "below [[gpu]]"),
+    (WHEN_FULL, "below [when_full]"),
+];
+
 const A_LIMIT: &str = "write limit = \"4GiB\" in it (or \"25%\" of the card, or \"unlimited\")";
 
 /// The longest name, in bytes.
@@ -256,9 +263,12 @@ impl File<'_> {
         let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
         let message = format!("{place} has no key \"{}\"", key.get_ref());
-        let remedy = match known.iter().find(|name| alike(name, key.get_ref())) {
-            Some(name) => format!("did you mean {name}?"),
-            None => format!("its keys are {}", known.join(", ")),
+        // In TOML a key belongs to the table above it, however far up that is.
+        let elsewhere = PLACES.iter().find(|(keys, _)| keys.contains(&key.get_ref().as_ref()));
+        let remedy = match (elsewhere, known.iter().find(|name| alike(name, key.get_ref()))) {
+            (Some((_, place)), _) => format!("write it {place}"),
+            (None, Some(name)) => format!("did you mean {name}?"),
+            (None, None) => format!("its keys are {}", known.join(", ")),
         };
         Err(self.refuse(key.span(), Refusal::new(message, remedy)))
     }

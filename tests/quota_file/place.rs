@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use cuquota::config::{Quota, QuotaError};
@@ -55,9 +56,12 @@ fn whatever_else_lies_at_the_path_is_refused_in_its_own_words() {
 }
 
 #[test]
-fn a_pipe_is_refused_instead_of_waited_for() {
+fn pipes_and_sockets_are_refused_instead_of_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(loading(&pipe).message.contains("pipe"));
+    let socket = dir.path().join("socket");
+    let _listening = UnixListener::bind(&socket).unwrap();
+    assert!(loading(&socket).message.contains("socket"));
 }
