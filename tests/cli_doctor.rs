@@ -128,6 +128,9 @@ fn a_refused_quota_is_named_with_its_place() {
     assert_wrong(&answer, ":1:9: unknown unit");
     assert_wrong(&answer, "the library said: cuquota");
     assert!(rows(&answer).iter().all(|(.., verdict)| *verdict == "untried"), "{answer:#}");
+    let text = doctor().on(&Machine::new("16GiB")).within(&container).finish().stdout;
+    assert!(text.contains("the quota is refused: no program gets the GPU\n"), "{text}");
+    assert!(!text.contains(" tried: "), "nothing was tried\n{text}");
 }
 
 #[test]
@@ -207,6 +210,8 @@ fn programs_that_cannot_be_held_are_named() {
     fs::set_permissions(dir.path().join("raised"), fs::Permissions::from_mode(0o4755)).unwrap();
     assert_wrong(&about(&dir.path().join("raised")).0, "drop LD_PRELOAD");
     assert_wrong(&about("no-such-program".as_ref()).0, "is not found");
+    assert_wrong(&about(&dir.path().join("no-such-program")).0, "is not found");
+    assert_wrong(&about(&source).0, "fixed.c cannot be executed");
 }
 
 #[test]

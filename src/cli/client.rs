@@ -42,7 +42,7 @@ impl Client {
     }
 
     fn spawn(variables: &Variables, without: &[&str]) -> Result<Self, Failure> {
-        let executable = std::env::current_exe().context("find this executable", BUG)?;
+        let executable = std::env::current_exe().context("find this executable", "is /proc mounted?")?;
         let mut command = Command::new(executable);
         command.arg(NAME);
         for name in without {

@@ -71,7 +71,8 @@ impl Doctor {
         match found {
             Found::Loader(words) => findings.push(Finding::problem(
                 format!("there is no NVIDIA driver here: {words}"),
-                "start the container with the GPU (`docker run --gpus all`, a CDI device), or try `--sim`",
+                "start the container with the GPU (`docker run --gpus all`, a CDI device), or look at a simulated \
+                 one: `cuquota run --sim --limit 4GiB -- cuquota doctor`",
             )),
             Found::Absent(words) => findings.push(Finding::problem(
                 format!("the driver cannot be used: {words}"),
@@ -184,6 +185,7 @@ fn summary(name: &str, rows: Vec<&Row>, other: impl Fn(&Row) -> &'static str) ->
     let words = match worst {
         Verdict::Capped | Verdict::Absent if there > 0 => format!("{there} tried"),
         Verdict::Capped | Verdict::Absent => first.to_owned(),
+        Verdict::Untried if with(worst).count() == there => first.to_owned(),
         _ if with(worst).count() == there => format!("{there} tried: {first}"),
         _ => {
             let named: Vec<String> = with(worst).map(|row| format!("{} {}", other(row), row.words)).collect();

@@ -12,6 +12,12 @@ use super::findings::Finding;
 /// `/etc/ld.so.preload`, which set-user-ID programs do not shake off.
 pub fn examine(command: &Path, everywhere: bool) -> Vec<Finding> {
     let Some(path) = resolve(command) else {
+        if is_path(command) && command.exists() {
+            return vec![Finding::problem(
+                format!("{} cannot be executed", command.display()),
+                "make it executable (chmod +x), or name the program that runs it",
+            )];
+        }
         return vec![Finding::problem(
             format!("{} is not found", command.display()),
             "name a program that is in PATH, or its path",
@@ -133,11 +139,16 @@ pub fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
+/// Whether it names a file, rather than something to look for in `PATH`.
+fn is_path(command: &Path) -> bool {
+    command.as_os_str().to_string_lossy().contains('/')
+}
+
 /// Where the shell would find it.
 fn resolve(command: &Path) -> Option<PathBuf> {
     let runs =
         |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);
-    if command.as_os_str().to_string_lossy().contains('/') {
+    if is_path(command) {
         return Some(command.to_owned()).filter(runs);
     }
     let path = std::env::var_os("PATH")?;
