@@ -197,7 +197,7 @@ impl Device {
                 _ => return Err(refuse(format!("{part:?} is neither reserve=SIZE nor growth=GROWTH"))),
             }
         }
-        let quota = budget.to_toml()?;
+        let quota = budget.to_toml(&format!("device {name}"))?;
         Ok(Device { name: name.to_owned(), budget, quota })
     }
 
@@ -263,5 +263,7 @@ mod tests {
         ] {
             assert!(Device::parse(wrong).is_err(), "{wrong:?}");
         }
+        let error = Device::parse("big=24GiB,reserve=16g").err().unwrap().to_string();
+        assert!(error.contains("device big: reserve = 16g: unknown unit"), "{error}");
     }
 }

@@ -72,12 +72,12 @@ impl Given {
         text(&settings).map(Some)
     }
 
-    /// The text of a quota file of these settings alone, for a CDI device.
-    pub fn to_toml(&self) -> Result<String, Failure> {
+    /// The text of a quota file of these settings alone, for a CDI device. An error names `whose` they are.
+    pub fn to_toml(&self, whose: &str) -> Result<String, Failure> {
         let given = [("limit", &self.limit), ("reserve", &self.reserve), ("growth", &self.growth)];
         let settings = given.into_iter().filter_map(|(key, value)| {
             let value = value.clone()?;
-            Some(Setting { key, words: format!("{key} = {value}"), value })
+            Some(Setting { key, words: format!("{whose}: {key} = {value}"), value })
         });
         text(&settings.collect::<Vec<_>>())
     }
