@@ -131,7 +131,7 @@ fn rule_table(quota: &Quota) -> String {
 }
 
 fn card_table(quota: &Quota, cards: &[Card]) -> String {
-    let header = ["INDEX", "GPU", "PCI", "UUID", "CARD", "LIMIT", "RESERVE"].map(str::to_owned).to_vec();
+    let header = ["INDEX", "GPU", "PCI", "CARD", "LIMIT", "RESERVE", "UUID"].map(str::to_owned).to_vec();
     let row = |card: &Card| {
         let (limit, reserve) = match quota.rule_for(&card.identity) {
             None => ("may not be used".to_owned(), "-".to_owned()),
@@ -145,14 +145,14 @@ fn card_table(quota: &Quota, cards: &[Card]) -> String {
             identity.pci_index.map_or("-".to_owned(), |index| index.to_string()),
             card.name.clone(),
             identity.pci.map_or("-".to_owned(), |pci| pci.to_string()),
-            identity.uuid_text(),
             units::human(card.total),
             limit,
             reserve,
+            identity.uuid_text(),
         ]
     };
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(cards.iter().map(row)).collect();
-    units::table(&rows, &[4, 5, 6])
+    units::table(&rows, &[3, 4, 5])
 }
 
 fn rule_json(which: &str, rule: Option<&Rule>) -> Value {

@@ -1,5 +1,6 @@
 //! The containers of a whole machine, for `status --node`: what each was promised, and the sums that a scheduler needs.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::cards::{self, Card};
 use super::failure::{Context, Failure};
-use super::hook::stale;
+use super::hook::{NODE, stale};
 use super::status::ledgers_in;
 use super::units::{human, table};
 
@@ -45,9 +46,14 @@ struct Sum<'a> {
 impl Node {
     /// Looks at every container that the hook has put below `directory`.
     pub fn look(directory: &Path) -> Result<Self, Failure> {
-        directory
-            .read_dir()
-            .context(format_args!("list {}", directory.display()), "name the hook's directory: --node DIR")?;
+        match directory.read_dir() {
+            // The first container makes it, and every boot takes it away.
+            Err(error) if error.kind() == ErrorKind::NotFound && directory == Path::new(NODE) => {}
+            listed => drop(listed.context(
+                format_args!("list {}", directory.display()),
+                "name the hook's directory: --node DIR",
+            )?),
+        }
         let dead = stale::find(directory);
         let members = stale::ids(directory).into_iter().map(|id| {
             let is_dead = dead.contains(&id);
@@ -103,14 +109,14 @@ impl Node {
             text += &format!("The GPUs of this machine are not known: {why}\n");
         }
         let mut rows = vec![
-            ["GPU", "CONTAINERS", "PHYSICAL", "RESERVED", "LIMITED", "USED"].map(str::to_owned).to_vec(),
+            ["CONTAINERS", "PHYSICAL", "RESERVED", "LIMITED", "USED", "GPU"].map(str::to_owned).to_vec(),
         ];
         rows.extend(self.sums().iter().map(|sum| {
             let count = self.members.len().to_string();
             let amounts = [sum.card.total, sum.reserved, sum.limited, sum.used].map(human);
-            [vec![sum.card.identity.uuid_text(), count], amounts.to_vec()].concat()
+            [vec![count], amounts.to_vec(), vec![sum.card.identity.uuid_text()]].concat()
         }));
-        text += &table(&rows, &[1, 2, 3, 4, 5]);
+        text += &table(&rows, &[0, 1, 2, 3, 4]);
         for member in &self.members {
             let wrong = member.quota.as_ref().err().or(member.unreadable.as_ref());
             if let Some(wrong) = wrong {

@@ -1,6 +1,8 @@
 //! `cuquota status`: who holds what.
 
 use std::collections::BTreeSet;
+use std::fs::ReadDir;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,7 +69,7 @@ impl Status {
             return Ok(if node.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let place = place(self.state)?;
-        let found = find(&place);
+        let found = find(&place)?;
         let residents = Residents::look(found.iter().filter_map(|found| found.state.as_ref().ok()));
         if self.json {
             let containers: Vec<Value> =
@@ -94,26 +96,39 @@ pub fn place(dir: Option<PathBuf>) -> Result<StatePlace, Failure> {
     match dir {
         Some(dir) => {
             // A name that is mistyped must not read as a container that uses nothing.
-            dir.read_dir()
-                .context(format_args!("list {}", dir.display()), "name the directory of the state")?;
+            list(&dir)?;
             Ok(StatePlace::Explicit(dir))
         }
         None => Ok(Source::locate().map_or(StatePlace::Default, |source| source.state)),
     }
 }
 
-/// Every ledger in the directories of `place`; that of programs started here comes first.
-pub fn find(place: &StatePlace) -> Vec<Found> {
-    let here = ledger::find(place);
+/// The entries of a directory of state.
+fn list(dir: &Path) -> Result<ReadDir, Failure> {
+    let remedy = "name the directory of the state, as a user who may read it";
+    dir.read_dir().context(format_args!("list {}", dir.display()), remedy)
+}
+
+/// Every ledger in the directories of `place`; that of programs started here comes first. What this user may not look
+/// into is no place where nothing is.
+pub fn find(place: &StatePlace) -> Result<Vec<Found>, Failure> {
+    let here = ledger::find(&Source::locate().map_or(StatePlace::Default, |source| source.state));
     let paths: BTreeSet<PathBuf> = place.candidates().flat_map(ledgers_in).collect();
     let mut found: Vec<Found> = paths
         .into_iter()
-        .chain(here.clone())
+        // Also where the directory cannot be listed.
+        .chain(ledger::find(place))
         .map(|path| Found { here: here.as_ref() == Some(&path), state: Snapshot::read(&path), path })
         .collect();
     found.sort_by(|a, b| (!a.here, &a.path).cmp(&(!b.here, &b.path)));
     found.dedup_by(|a, b| a.path == b.path);
-    found
+    let closed = |dir: &&Path| dir.read_dir().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if found.is_empty()
+        && let Some(dir) = place.candidates().find(closed)
+    {
+        list(dir)?;
+    }
+    Ok(found)
 }
 
 /// The files of state in one directory.
@@ -138,11 +153,11 @@ fn container_text(found: &Found, residents: &Residents) -> String {
     if snapshot.gpus.is_empty() {
         return text + "no GPU has been used\n";
     }
-    let columns = ["GPU", "LIMIT", "RESERVED", "USED", "RESIDENT", "PEAK", "REFUSALS"];
+    let columns = ["LIMIT", "RESERVED", "USED", "RESIDENT", "PEAK", "REFUSALS", "GPU"];
     let mut rows = vec![columns.map(str::to_owned).to_vec()];
     let resident = (0..).map(|gpu| residents.of_container(snapshot, gpu));
     rows.extend(snapshot.gpus.iter().zip(resident).map(|(gpu, resident)| gpu_row(gpu, resident)));
-    text += &units::table(&rows, &[1, 2, 3, 4, 5, 6]);
+    text += &units::table(&rows, &[0, 1, 2, 3, 4, 5]);
     text.push('\n');
     let living: Vec<&ProcessState> = snapshot.processes.iter().filter(|process| process.alive).collect();
     let shared: Vec<&GpuState> = snapshot.gpus.iter().filter(|gpu| gpu.shared > 0).collect();
@@ -167,7 +182,7 @@ fn gpu_row(gpu: &GpuState, resident: Option<u64>) -> Vec<String> {
     };
     let resident = resident.map_or("-".to_owned(), human);
     let (reserve, used, peak) = (human(gpu.reserve), human(gpu.used), human(gpu.peak));
-    vec![uuid(gpu), limit, reserve, used, resident, peak, gpu.refusals.to_string()]
+    vec![limit, reserve, used, resident, peak, gpu.refusals.to_string(), uuid(gpu)]
 }
 
 /// A row for every GPU that the process uses, or one that says it uses none.

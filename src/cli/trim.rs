@@ -41,7 +41,7 @@ Exit codes: 0 if the request was left; 125 if there is no such container, or its
 impl Trim {
     pub fn execute(self) -> Result<ExitCode, Failure> {
         let place = status::place(self.state)?;
-        let found: Vec<(PathBuf, Snapshot)> = status::find(&place)
+        let found: Vec<(PathBuf, Snapshot)> = status::find(&place)?
             .into_iter()
             .filter_map(|found| Some((found.path, found.state.ok()?)))
             .filter(|(path, snapshot)| snapshot.label == self.name || path.as_os_str() == self.name.as_str())

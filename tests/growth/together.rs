@@ -122,13 +122,8 @@ fn status_shows_what_is_used_and_what_of_it_is_resident() {
     let program = Program::ready("tensorflow-fraction", 16, &machine, &one);
     let run = Run::new(cuquota()).on(&machine).args(["status", "--state"]).arg(one.state_dir());
     let said = run.finish().success().stdout;
-    assert!(
-        said.contains(
-            "GPU                                       LIMIT  RESERVED      USED  RESIDENT      PEAK"
-        ),
-        "{said}"
-    );
-    assert!(said.contains("  8 GiB       0 B  7.49 GiB  1.29 GiB  7.49 GiB         0\n"), "{said}");
+    assert!(said.contains("LIMIT  RESERVED      USED  RESIDENT      PEAK  REFUSALS  GPU"), "{said}");
+    assert!(said.contains("\n8 GiB       0 B  7.49 GiB  1.29 GiB  7.49 GiB         0  GPU-"), "{said}");
     let row = said.lines().find(|line| line.trim_start().starts_with(&program.id().to_string()));
     assert!(row.is_some_and(|row| row.contains("  7.49 GiB  1.29 GiB  GPU-")), "{said}");
 }
