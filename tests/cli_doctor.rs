@@ -227,6 +227,18 @@ fn what_nvml_reports_is_compared_with_what_cuda_reports() {
 }
 
 #[test]
+fn a_level_of_the_log_that_there_is_not_is_pointed_out() {
+    let container = Container::new("limit = \"4GiB\"\n");
+    let said = |level: &str| {
+        doctor().on(&Machine::new("16GiB")).within(&container).env("CUQUOTA_LOG", level).finish()
+    };
+    let wrong = said("DEBUG");
+    assert_eq!(wrong.code(), 0, "nothing escapes by it\n{wrong}");
+    assert!(wrong.stdout.contains("CUQUOTA_LOG is \"DEBUG\", which is no level"), "{wrong}");
+    assert!(!said("error").stdout.contains("CUQUOTA_LOG"));
+}
+
+#[test]
 fn a_budget_without_room_is_no_escape() {
     for limit in ["0", "100MiB"] {
         let (machine, container) = (Machine::new("16GiB"), Container::new(&format!("limit = \"{limit}\"\n")));

@@ -121,6 +121,18 @@ fn unusable(place: &str, path: &str) -> Option<Finding> {
     }
 }
 
+/// A level of the log that there is not: the library must not complain about it, and says nothing at all.
+pub fn log() -> Option<Finding> {
+    let level = std::env::var("CUQUOTA_LOG").ok().filter(|level| !level.is_empty())?;
+    let known = ["error", "warn", "info", "debug"].contains(&level.as_str());
+    (!known).then(|| {
+        Finding::note(
+            format!("CUQUOTA_LOG is {level:?}, which is no level, so nothing is logged"),
+            "set it to error, warn, info or debug",
+        )
+    })
+}
+
 /// The quota file, and whether it can be replaced.
 pub fn quota() -> Finding {
     let wrong = |error: &QuotaError| {

@@ -67,6 +67,7 @@ impl Doctor {
         let (first, loaded, found) = Probe::send(trial::FIRST, Path::new(DRIVER), &plugin)?;
         findings.extend(findings::preload(loaded));
         findings.push(findings::quota());
+        findings.extend(findings::log());
         let mut notices = vec![first.finish()?];
         match found {
             Found::Loader(words) => findings.push(Finding::problem(
