@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -13,6 +14,30 @@ use super::failure::{Context, Failure};
 /// Variables to set for a program.
 pub type Variables = Vec<(&'static str, OsString)>;
 
+/// How the name of a session's directory begins, and how many letters follow.
+const PREFIX: &str = "cuquota-";
+const RANDOM: usize = 6;
+
+/// Where the sessions of this user that are there now keep their state.
+pub fn states() -> Vec<PathBuf> {
+    let user = std::fs::metadata("/proc/self").map(|this| this.uid()).ok();
+    let is_session = |dir: &PathBuf| {
+        let name = dir.file_name().map(OsStr::as_bytes).unwrap_or_default();
+        name.starts_with(PREFIX.as_bytes())
+            && name.len() == PREFIX.len() + RANDOM
+            && dir.symlink_metadata().is_ok_and(|found| found.is_dir() && Some(found.uid()) == user)
+    };
+    let sessions = below(&std::env::temp_dir()).filter(is_session);
+    sessions
+        .flat_map(|dir| [dir.clone()].into_iter().chain(below(&dir)))
+        .map(|dir| dir.join("state"))
+        .collect()
+}
+
+fn below(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
 /// A temporary directory that only this user can enter; it goes when the session is dropped.
 pub struct Session {
     dir: TempDir,
@@ -20,7 +45,7 @@ pub struct Session {
 
 impl Session {
     pub fn new() -> Result<Self, Failure> {
-        let dir = tempfile::Builder::new().prefix("cuquota-").tempdir();
+        let dir = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM).tempdir();
         Ok(Session {
             dir: dir.context("create a temporary directory", "is /tmp full? TMPDIR names another")?,
         })

@@ -16,12 +16,12 @@ use super::hook::NODE;
 use super::node::Node;
 use super::resident::Residents;
 use super::units::human;
-use super::{out, units};
+use super::{out, session, units};
 
 /// Show who holds what, the peak, and the refusals
 ///
-/// Reads the state that the programs of a container share; needs no daemon and changes nothing. On a machine whose
-/// containers keep their state in a mounted directory, --state DIR shows them from outside.
+/// Reads the state that the programs of a container share; needs no daemon and changes nothing. What you run by
+/// `cuquota run` is shown as well, while it runs. On a machine whose containers keep their state in a mounted directory, --state DIR shows them from outside.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Status {
@@ -109,7 +109,7 @@ fn list(dir: &Path) -> Result<ReadDir, Failure> {
     dir.read_dir().context(format_args!("list {}", dir.display()), remedy)
 }
 
-/// Every ledger in the directories of `place`; that of programs started here comes first. What this user may not look
+/// Every ledger in the directories of `place`, by default also those of what this user runs by `cuquota run`; that of programs started here comes first. What this user may not look
 /// into is no place where nothing is.
 pub fn find(place: &StatePlace) -> Result<Vec<Found>, Failure> {
     let here = ledger::find(&Source::locate().map_or(StatePlace::Default, |source| source.state));
@@ -120,6 +120,12 @@ pub fn find(place: &StatePlace) -> Result<Vec<Found>, Failure> {
         .chain(ledger::find(place))
         .map(|path| Found { here: here.as_ref() == Some(&path), state: Snapshot::read(&path), path })
         .collect();
+    if *place == StatePlace::Default {
+        let sessions = session::states().into_iter().flat_map(|dir| ledgers_in(&dir));
+        let sessions = sessions.map(|path| Found { here: false, state: Snapshot::read(&path), path });
+        // One that was killed leaves its directory.
+        found.extend(sessions.filter(|found| found.state.as_ref().is_ok_and(is_alive)));
+    }
     found.sort_by(|a, b| (!a.here, &a.path).cmp(&(!b.here, &b.path)));
     found.dedup_by(|a, b| a.path == b.path);
     let closed = |dir: &&Path| dir.read_dir().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
@@ -129,6 +135,10 @@ pub fn find(place: &StatePlace) -> Result<Vec<Found>, Failure> {
         list(dir)?;
     }
     Ok(found)
+}
+
+fn is_alive(container: &Snapshot) -> bool {
+    container.processes.iter().any(|process| process.alive)
 }
 
 /// The files of state in one directory.

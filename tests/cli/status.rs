@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
+
 use super::common::client::Client;
 use super::common::{self, Container, GIB, MIB, Machine, Run, cuquota, temp_dir};
 use super::{cli, json};
@@ -122,4 +124,28 @@ fn state_that_this_user_may_not_look_into_is_not_taken_for_none() {
         assert!(finished.stderr.contains(&format!("cannot list {state}: Permission denied")), "{finished}");
     }
     fs::set_permissions(container.state_dir(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn status_shows_what_this_user_runs_while_it_runs() {
+    let dir = temp_dir("cli");
+    let status = || json(&cli(["status", "--json"]).env("TMPDIR", dir.path()).finish().success());
+    let named = |answer: &Value| {
+        let containers = answer["containers"].as_array().unwrap().iter();
+        let found = containers.filter(|found| found["name"] == "mine" || found["name"] == "a file's");
+        found.map(|found| (found["here"].clone(), found["gpus"][0]["used_bytes"].clone())).collect::<Vec<_>>()
+    };
+    let file = dir.path().join("quota.toml");
+    fs::write(&file, "limit = \"2GiB\"\nname = \"a file's\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    for flags in [&["--limit", "2GiB", "--name", "mine"][..], &["--quota", file]] {
+        let run = cli(["run", "--sim", "16GiB,context=256MiB"]).args(flags.iter().copied());
+        let run = run.args(["--"]).arg(cuquota()).arg("__gpu-client").env("TMPDIR", dir.path());
+        let mut program = Client::start(&run);
+        assert_eq!(program.ask("start"), serde_json::json!({}));
+        assert_eq!(program.ask("allocate 1073741824")["granted"], GIB);
+        assert_eq!(named(&status()), [(false.into(), (GIB + 256 * MIB).into())], "{flags:?}");
+        program.finish();
+        assert_eq!(named(&status()), [], "{flags:?}");
+    }
 }
