@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use cuquota::config::{GpuIdentity, Limit, Quota, QuotaError, Rule, Source, exact};
+use cuquota::config::{GpuEntry, GpuIdentity, Limit, Quota, QuotaError, Rule, Source, exact};
 use serde_json::{Value, json};
 
 use super::cards::{self, Card};
@@ -49,6 +49,7 @@ impl Check {
                 return refuse(&error, self.json);
             }
         }
+        let warnings = warnings(&quota, cards.as_deref().unwrap_or_default());
         if self.json {
             let (gpus, no_gpus) = match &cards {
                 Ok(cards) => (cards.iter().map(|card| gpu_json(&quota, card)).collect(), Value::Null),
@@ -60,7 +61,7 @@ impl Check {
                 "name": quota.name,
                 "wait_ms": u64::try_from(quota.wait.as_millis()).unwrap_or(u64::MAX),
                 "rules": rules(&quota).map(|(which, rule)| rule_json(&which, rule)).collect::<Vec<_>>(),
-                "warnings": warnings(&quota),
+                "warnings": warnings,
                 "gpus": gpus,
                 "no_gpus": no_gpus,
             }))?;
@@ -76,7 +77,7 @@ impl Check {
         };
         text += "\n";
         text += &rule_table(&quota);
-        for warning in warnings(&quota) {
+        for warning in warnings {
             text += &format!("\nwarning: {warning}\n");
         }
         text += "\n";
@@ -187,13 +188,24 @@ fn gpu_json(quota: &Quota, card: &Card) -> Value {
 /// Less than this holds not even one block of the driver.
 const SMALLEST_USEFUL: u64 = 2 << 20;
 
-/// What is valid and probably not meant.
-fn warnings(quota: &Quota) -> Vec<String> {
+/// What is valid and probably not meant, with the cards of this machine where they are known.
+fn warnings(quota: &Quota, cards: &[Card]) -> Vec<String> {
     let tiny = |(which, rule): (String, Option<&Rule>)| match rule?.limit {
         Limit::Bytes(bytes) if (1..SMALLEST_USEFUL).contains(&bytes) => Some(format!(
             "the limit on {which} is {bytes} bytes, less than any program needs: is a unit missing?"
         )),
         _ => None,
     };
-    rules(quota).filter_map(tiny).collect()
+    let absent = |entry: &&GpuEntry| !cards.iter().any(|card| entry.selector.matches(&card.identity));
+    let absent = quota.gpus.iter().filter(absent).filter(|_| !cards.is_empty()).map(|entry| {
+        let (line, gpu) = (entry.line, &entry.selector);
+        format!("this machine has no GPU that is {gpu}: the entry on line {line} holds on none")
+    });
+    let beyond = cards.iter().filter_map(|card| {
+        let limit = quota.rule_for(&card.identity)?.limit.bytes(card.total)?;
+        let (gpu, more) = (card.identity.uuid_text(), limit > card.total);
+        let (limit, total) = (units::human(limit), units::human(card.total));
+        more.then(|| format!("{gpu} has {total}: the limit of {limit} leaves programs all of it"))
+    });
+    rules(quota).filter_map(tiny).chain(absent).chain(beyond).collect()
 }

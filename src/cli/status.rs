@@ -45,7 +45,7 @@ Examples:
   watch cuquota status
   cuquota status --json | jq '.containers[].gpus[] | {uuid, used_bytes, peak_bytes}'
 
-Exit codes: 0, also where no program has used a GPU; 1 if there is state that cannot be read.";
+Exit codes: 0, also where no program has used a GPU; 1 if there is state that cannot be read;\n125 if the directory of the state cannot be looked into.";
 
 /// One file of state, and what is in it.
 pub struct Found {

@@ -32,7 +32,7 @@ fn check_shows_the_rules() {
     );
     assert_eq!(answer["rules"][0]["limit_bytes"], 8u64 << 30);
     assert_eq!(answer["rules"][2]["on"], "every other GPU");
-    assert_eq!(answer["warnings"].as_array().unwrap().len(), 1);
+    assert!(answer["warnings"][0].as_str().unwrap().contains("is a unit missing?"), "{answer:#}");
 }
 
 #[test]
@@ -83,4 +83,22 @@ fn check_shows_an_error_with_a_caret_and_exits_with_1() {
         let finished = cli(["check"]).finish();
         assert!(finished.code() == 1 && finished.stderr.contains("CUQUOTA_CONFIG"), "{finished}");
     }
+}
+
+#[test]
+fn check_warns_of_entries_and_limits_that_do_nothing_on_this_machine() {
+    let warnings = |flags: &[&str]| {
+        let run = cli(["run", "--sim", "16GiB,24GiB"]).args(flags.iter().copied()).arg("--");
+        let answer = json(&run.arg(cuquota()).args(["check", "--json"]).finish().success());
+        let warnings = answer["warnings"].as_array().unwrap().iter();
+        warnings.map(|warning| warning.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(&["--limit", "16GiB", "--gpu", "1=unlimited"]), [""; 0]);
+    let nobodys = "GPU-00000000-0000-0000-0000-000000000000=1GiB";
+    let absent = warnings(&["--limit", "4GiB", "--gpu", "0=1GiB", "--gpu", "7=1GiB", "--gpu", nobodys]);
+    assert_eq!(absent.len(), 2, "{absent:#?}");
+    assert!(absent[0].contains("no GPU that is index 7"), "{absent:#?}");
+    let beyond = warnings(&["--limit", "20GiB"]);
+    assert_eq!(beyond.len(), 1, "{beyond:#?}");
+    assert!(beyond[0].ends_with("has 16 GiB: the limit of 20 GiB leaves programs all of it"), "{beyond:#?}");
 }
