@@ -56,13 +56,20 @@ impl Budget {
             Ok(_) => Ok(text),
             Err(error) => {
                 let line = error.place.as_ref().map_or(1, |place| place.line);
-                let mut end = 0;
-                let flag = flags.iter().find(|flag| {
+                let (mut end, mut blamed, mut message) = (0, "the flags", error.message);
+                for flag in &flags {
+                    let lines = end + 1..=end + flag.lines.len();
                     end += flag.lines.len();
-                    line <= end
-                });
-                let flag = flag.map_or("the flags", |flag| flag.words.as_str());
-                Err(Failure::new(format_args!("{flag}: {}", error.message), error.remedy))
+                    if lines.contains(&line) {
+                        blamed = &flag.words;
+                    }
+                    // The user knows flags and no lines.
+                    for line in lines {
+                        message =
+                            message.replace(&format!("on line {line} "), &format!("in {} ", flag.words));
+                    }
+                }
+                Err(Failure::new(format_args!("{blamed}: {message}"), error.remedy))
             }
         }
     }
@@ -143,6 +150,10 @@ mod tests {
         for (flags, words) in [
             (budget("4g", &[]), ["--limit 4g: unknown unit", "4GiB (powers of 1024) or 4GB"]),
             (budget("4GiB", &["0=1GiB", "1=2g"]), ["--gpu 1=2g: unknown unit", "2GiB"]),
+            (
+                budget("4GiB", &["0=1GiB", "0=2GiB"]),
+                ["--gpu 0=2GiB: this GPU", "an entry in --gpu 0=1GiB already"],
+            ),
             (budget("4GiB", &["GPU-8f4c"]), ["--gpu GPU-8f4c: no size", "4GiB"]),
             (budget("4GiB", &["RTX=1GiB"]), ["--gpu RTX=1GiB: neither a UUID", "nvidia-smi -L"]),
             (budget("", &[]), ["no limit was given", "--limit 4GiB"]),

@@ -47,7 +47,10 @@ impl Session {
     pub fn new() -> Result<Self, Failure> {
         let dir = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM).tempdir();
         Ok(Session {
-            dir: dir.context("create a temporary directory", "is /tmp full? TMPDIR names another")?,
+            dir: dir.context(
+                "create a temporary directory",
+                "is /tmp full, or read-only? TMPDIR names another directory",
+            )?,
         })
     }
 

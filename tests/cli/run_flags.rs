@@ -24,6 +24,13 @@ fn run_gives_the_command_a_quota_file_and_a_state_directory_and_takes_them_back(
 }
 
 #[test]
+fn run_without_room_for_its_files_says_where_they_may_go() {
+    let finished = run_script(&["--limit", "1GiB"], "true").env("TMPDIR", "/proc/nowhere").finish();
+    assert_eq!(finished.code(), 125, "{finished}");
+    assert!(finished.stderr.contains("/proc/nowhere") && finished.stderr.contains("TMPDIR"), "{finished}");
+}
+
+#[test]
 fn run_reaches_a_library_whose_path_has_blanks() {
     let dir = temp_dir("cli with blanks");
     let library = dir.path().join("libcuquota.so");
