@@ -63,6 +63,8 @@ pub struct CUmemLocation {
     pub kind: c_int,
     pub id: c_int,
 }
+/// `CU_MEM_ALLOCATION_TYPE_MANAGED`.
+pub const ALLOCATION_MANAGED: c_int = 2;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 pub const LOCATION_DEVICE: c_int = 1;
 

@@ -80,13 +80,13 @@ unsafe fn pooled(
     let process = call.process;
     // In a capture this makes a node of a graph and takes nothing yet.
     let pass = address.is_null() || bytes == 0 || is_captured(call, stream);
-    let Some(place) = place_of(call, stream).filter(|_| !pass) else { return ask() };
-    let known = pool.and_then(|pool| process.pools.find(call.driver, pool));
-    let gpu = match known {
+    let place = if pass { None } else { place_of(call, stream) };
+    let known = pool.filter(|_| !pass).and_then(|pool| process.pools.find(call.driver, pool));
+    let gpu = match (known, place) {
+        (Some((_, Some(gpu))), _) => gpu,
+        (None, Some(place)) => place.gpu,
         // Memory of the host costs nothing.
-        Some((_, None)) => return ask(),
-        Some((_, Some(gpu))) => gpu,
-        None => place.gpu,
+        _ => return ask(),
     };
     let charge = match reserve(call, gpu, known.map(|(id, _)| id), bytes) {
         Ok(charge) => charge,
@@ -152,10 +152,11 @@ fn elsewhere(call: &Call, id: PoolId, gpu: &'static Gpu, bytes: u64) -> Result<P
     Ok(id)
 }
 
-/// Where work on `stream` is done. The driver lets a stream be used while another card's context is current.
-fn place_of(call: &Call, stream: CUstream) -> Option<Place> {
-    let own = stream as usize > PER_THREAD_STREAM as usize && call.process.gpus.are_several();
-    let context = own.then(|| {
+/// Where work on `stream` is done. The driver lets a stream be used while another card's context is current, or none.
+pub(super) fn place_of(call: &Call, stream: CUstream) -> Option<Place> {
+    let current = call.place();
+    let own = stream as usize > PER_THREAD_STREAM as usize;
+    let context = (own && (current.is_none() || call.process.gpus.are_several())).then(|| {
         let mut context = core::ptr::null_mut();
         // SAFETY: the caller's stream; the output is a live local of the type that the driver fills.
         unsafe { call.api()?.stream_context(stream, &mut context) }.ok()?;
@@ -163,7 +164,7 @@ fn place_of(call: &Call, stream: CUstream) -> Option<Place> {
     });
     match context.flatten() {
         Some(context) => call.process.contexts.of(call.process, call.driver, context),
-        None => call.place(),
+        None => current,
     }
 }
 
@@ -256,7 +257,7 @@ fn freed_on(call: &Call, stream: CUstream, address: CUdeviceptr, ask: impl FnOnc
 type Create = unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code;
 
 /// `cuMemPoolCreate`: takes nothing yet. Where its memory will lie is known now; a pool in memory of the host costs
-/// nothing.
+/// nothing, unless it is managed, as that moves.
 pub(super) unsafe fn create(
     call: &Call,
     next: Create,
@@ -275,7 +276,8 @@ pub(super) unsafe fn create(
             _ => None,
         };
         // A device that cannot be told is found out at the first allocation.
-        if gpu.is_some() || location.kind != LOCATION_DEVICE {
+        let stays = location.kind != LOCATION_DEVICE && properties.kind != ALLOCATION_MANAGED;
+        if gpu.is_some() || stays {
             let _ = process.pools.meet(call.driver, *pool, gpu);
         }
     }

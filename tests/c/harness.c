@@ -241,10 +241,13 @@ static int memory_command(const char *command, char **w, int n) {
 static int object_command(const char *command, char **w, int n) {
     char rest[160] = "";
     CUresult code = 0;
-    if (IS("pool", 2)) {
-        CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
-        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        properties.location.id = device;
+    if (IS("pool", 2) || IS("managed-pool", 2)) {
+        /* a managed one prefers no place */
+        CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED};
+        if (!strcmp(w[0], "pool")) {
+            properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+            properties.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
+        }
         code = cu.pool_create((CUmemoryPool *)&find(POOL, w[1])->value, &properties);
     } else if (IS("default-pool", 2)) code = cu.pool_default((CUmemoryPool *)&find(POOL, w[1])->value, device);
     else if (IS("destroy-pool", 2)) code = cu.pool_destroy((CUmemoryPool)find(POOL, w[1])->value);
@@ -264,6 +267,7 @@ static int object_command(const char *command, char **w, int n) {
                 code = cu.stream_sync(NULL);
         }
     } else if (IS("stream", 2)) code = cu.stream_create((CUstream *)&find(STREAM, w[1])->value, 0);
+    else if (IS("destroy-stream", 2)) code = cu.stream_destroy((CUstream)find(STREAM, w[1])->value);
     else if (IS("capture", 2)) code = cu.capture_begin((CUstream)find(STREAM, w[1])->value, 0);
     else if (IS("end-capture", 2)) {
         CUgraph graph;
@@ -271,6 +275,11 @@ static int object_command(const char *command, char **w, int n) {
     } else if (IS("alloc-stream", 4)) {
         struct thing *thing = find(ADDRESS, w[1]);
         code = cu.alloc_async(&thing->value, parse_size(w[3]), (CUstream)find(STREAM, w[2])->value);
+    } else if (IS("alloc-pool-stream", 5)) {
+        /* alloc-pool-stream ADDRESS POOL STREAM SIZE */
+        struct thing *thing = find(ADDRESS, w[1]);
+        code = cu.alloc_from_pool(&thing->value, parse_size(w[4]), (CUmemoryPool)find(POOL, w[2])->value,
+                                  (CUstream)find(STREAM, w[3])->value);
     } else if (IS("create", 3)) {
         struct thing *thing = find(HANDLE, w[1]);
         CUmemAllocationProp properties = on_device();

@@ -146,3 +146,46 @@ fn memory_that_outlives_its_pool_stays_charged_until_it_is_freed() {
         ],
     );
 }
+
+#[test]
+fn a_pool_is_charged_on_a_stream_of_a_context_that_is_not_current() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "stream s -> 0",
+            "pool p -> 0",
+            "set-context none -> 0",
+            "alloc-pool-stream a p s 1GiB -> 0",
+            "alloc-stream b s 2GiB -> 0",
+            "alloc-pool-stream c p s 2GiB -> 2",
+            "alloc-stream d s 2GiB -> 2",
+            "set-context primary -> 0",
+            "used -> 0 3072MiB",
+            "free-stream a s -> 0",
+            "free-stream b s -> 0",
+            "sync -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}
+
+#[test]
+fn a_pool_of_managed_memory_is_charged_wherever_it_is_preferred() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "managed-pool p -> 0",
+            "alloc-pool a p 1GiB -> 0",
+            "used -> 0 1024MiB",
+            "alloc-pool b p 3GiB -> 2",
+            "free-async a -> 0",
+            "sync -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}

@@ -1,5 +1,6 @@
 /* The entry points of stream-ordered allocation. */
 #include "pool.h"
+#include "spec.h"
 #include "stream.h"
 
 static struct sim_pool *pool_of(CUmemoryPool handle)
@@ -76,9 +77,31 @@ ALLOCATE(cuMemFreeAsync_ptsz, (CUdeviceptr ptr, CUstream stream), sim_nowork_fre
 
 /* ---- pools --------------------------------------------------------------------------------------- */
 
+/* A pool of managed memory, which is on the card from the start here: the one that is preferred, or the first. */
+static CUresult create_managed(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+    if (!sim_spec()->managed)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    bool placed = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (props->handleTypes || props->maxSize || (!placed && props->location.type != CU_MEM_LOCATION_TYPE_INVALID))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUdevice device = placed ? props->location.id : 0;
+    if (sim_device_card(device) < 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct sim_pool *pool = sim_pool_new(device, props);
+    if (!pool)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = (CUmemoryPool)pool;
+    return CUDA_SUCCESS;
+}
+
 static CUresult create(CUmemoryPool *out, const CUmemPoolProps *props)
 {
-    if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!out || !props)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return create_managed(out, props);
+    if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     /* As MEMPOOL_SUPPORTED_HANDLE_TYPES says. */
     if (props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)

@@ -45,6 +45,7 @@
     X(pool_trim, cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, (CUmemoryPool, size_t))                              \
     X(stream_sync, cuStreamSynchronize, "cuStreamSynchronize", 2000, (CUstream))                                 \
     X(stream_create, cuStreamCreate, "cuStreamCreate", 2000, (CUstream *, unsigned))                             \
+    X(stream_destroy, cuStreamDestroy_v2, "cuStreamDestroy", 4000, (CUstream))                                   \
     X(capture_begin, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, (CUstream, CUstreamCaptureMode))    \
     X(capture_end, cuStreamEndCapture, "cuStreamEndCapture", 10000, (CUstream, CUgraph *))                       \
     X(graph_create, cuGraphCreate, "cuGraphCreate", 10000, (CUgraph *, unsigned))                                \
