@@ -81,7 +81,8 @@ unsafe fn operate(
     stream: CUstream,
     ask: &mut dyn FnMut() -> Code,
 ) -> Code {
-    let Some(place) = call.place().filter(|_| !list.is_null()) else { return ask() };
+    // The stream's context need not be current.
+    let Some(place) = pool::place_of(call, stream).filter(|_| !list.is_null()) else { return ask() };
     let (process, physical, arrays) = (call.process, &call.process.physical, &call.process.arrays);
     let this = CALLS.fetch_add(1, Ordering::Relaxed);
     let prepare = |at: usize| {

@@ -434,3 +434,20 @@ fn what_could_not_be_bound_is_not_kept() {
         ],
     );
 }
+
+#[test]
+fn what_is_mapped_into_tiles_stays_charged_though_the_streams_context_is_not_current() {
+    expect_queued(&[
+        "stream s -> 0",
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "set-context none -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array-stream s -> 0",
+        "release h -> 0",
+        "set-context primary -> 0",
+        "used -> 0 1024MiB",
+        "destroy-sparse a -> 0",
+        "used -> 0 0MiB",
+    ]);
+}

@@ -62,6 +62,9 @@ static int sparse_command(const char *command, char **w, int n) {
         void (*hold)(int) = dlsym(driver_library(), "simgpu_hold_arrays");
         if (hold) hold(atoi(w[1]));
         return hold != NULL;
+    } else if (IS("map-array-stream", 2)) {
+        code = cu.map_array(queued, queue_length, (CUstream)find(STREAM, w[1])->value);
+        queue_length = 0;
     } else if (IS("map-array", 1) || IS("map-array-null", 1)) {
         code = cu.map_array(n == 1 && !strcmp(w[0], "map-array") ? queued : NULL, queue_length, NULL);
         queue_length = 0;
