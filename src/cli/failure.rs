@@ -18,6 +18,7 @@ pub struct Failure {
 impl Failure {
     /// What went wrong, in a few words that name the thing it happened to, and what to do.
     pub fn new(message: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        let (message, remedy) = (printable(&message.to_string()), printable(&remedy.to_string()));
         Failure { text: format!("error: {message}\nhelp: {remedy}\n"), code: OURS }
     }
 
@@ -30,6 +31,15 @@ impl Failure {
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
+}
+
+/// `text` without anything that would end the line or steer a terminal: annotations, names and paths are others' words.
+fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 impl fmt::Display for Failure {

@@ -31,6 +31,13 @@ fn run_without_room_for_its_files_says_where_they_may_go() {
 }
 
 #[test]
+fn what_is_refused_does_not_steer_the_terminal() {
+    let finished = run_script(&["--limit", "1GiB", "--name", "a\u{1b}[2J\nb"], "true").finish();
+    assert_eq!(finished.code(), 125, "{finished}");
+    assert!(finished.stderr.starts_with("error: --name a\\u{1b}[2J\\nb: not a usable name\n"), "{finished}");
+}
+
+#[test]
 fn run_reaches_a_library_whose_path_has_blanks() {
     let dir = temp_dir("cli with blanks");
     let library = dir.path().join("libcuquota.so");
