@@ -122,30 +122,6 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape)
     return CUDA_SUCCESS;
 }
 
-static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *flat)
-{
-    if (!flat)
-        return create(out, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR shape = {flat->Width, flat->Height, 0, flat->Format, flat->NumChannels, 0};
-    return create(out, &shape);
-}
-
-static CUresult create_2d_low(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *flat)
-{
-    if (!flat)
-        return create(out, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR shape = {flat->Width, flat->Height, 0, flat->Format, flat->NumChannels, 0};
-    return create(out, &shape);
-}
-
-static CUresult create_low(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR_v1 *low)
-{
-    if (!low)
-        return create(out, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR shape = {low->Width, low->Height, low->Depth, low->Format, low->NumChannels, low->Flags};
-    return create(out, &shape);
-}
-
 static CUresult destroy(CUarray handle)
 {
     struct sim_context *context;
@@ -157,48 +133,6 @@ static CUresult destroy(CUarray handle)
         return CUDA_ERROR_INVALID_HANDLE;
     sim_resource_remove(&array->resource);
     sim_array_end(&array->resource);
-    return CUDA_SUCCESS;
-}
-
-static CUresult describe(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handle)
-{
-    struct sim_array *array = sim_array_of(handle);
-    if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!shape)
-        return CUDA_ERROR_INVALID_VALUE;
-    *shape = array->shape;
-    return CUDA_SUCCESS;
-}
-
-static CUresult describe_2d(CUDA_ARRAY_DESCRIPTOR *flat, CUarray handle)
-{
-    CUDA_ARRAY3D_DESCRIPTOR shape;
-    CUresult result = describe(&shape, handle);
-    if (result != CUDA_SUCCESS || !flat)
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    *flat = (CUDA_ARRAY_DESCRIPTOR){shape.Width, shape.Height, shape.Format, shape.NumChannels};
-    return CUDA_SUCCESS;
-}
-
-static CUresult describe_2d_low(CUDA_ARRAY_DESCRIPTOR_v1 *flat, CUarray handle)
-{
-    CUDA_ARRAY3D_DESCRIPTOR shape;
-    CUresult result = describe(&shape, handle);
-    if (result != CUDA_SUCCESS || !flat)
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    *flat = (CUDA_ARRAY_DESCRIPTOR_v1){(unsigned)shape.Width, (unsigned)shape.Height, shape.Format, shape.NumChannels};
-    return CUDA_SUCCESS;
-}
-
-static CUresult describe_low(CUDA_ARRAY3D_DESCRIPTOR_v1 *low, CUarray handle)
-{
-    CUDA_ARRAY3D_DESCRIPTOR shape;
-    CUresult result = describe(&shape, handle);
-    if (result != CUDA_SUCCESS || !low)
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    *low = (CUDA_ARRAY3D_DESCRIPTOR_v1){(unsigned)shape.Width, (unsigned)shape.Height, (unsigned)shape.Depth,
-                                        shape.Format,          shape.NumChannels,      shape.Flags};
     return CUDA_SUCCESS;
 }
 
@@ -218,14 +152,38 @@ static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray handle
     return CUDA_SUCCESS;
 }
 
-SIM_EXPORT_ALLOC(cuArrayCreate_v2, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR *shape), create_2d(out, shape))
-SIM_EXPORT_ALLOC(cuArrayCreate, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR_v1 *shape), create_2d_low(out, shape))
-SIM_EXPORT_ALLOC(cuArray3DCreate_v2, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR *shape), create(out, shape))
-SIM_EXPORT_ALLOC(cuArray3DCreate, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape), create_low(out, shape))
 SIM_EXPORT(cuArrayDestroy, (CUarray array), destroy(array))
-SIM_EXPORT(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * out, CUarray array), describe_2d(out, array))
-SIM_EXPORT(cuArrayGetDescriptor, (CUDA_ARRAY_DESCRIPTOR_v1 * out, CUarray array), describe_2d_low(out, array))
-SIM_EXPORT(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * out, CUarray array), describe(out, array))
-SIM_EXPORT(cuArray3DGetDescriptor, (CUDA_ARRAY3D_DESCRIPTOR_v1 * out, CUarray array), describe_low(out, array))
 SIM_EXPORT(cuArrayGetMemoryRequirements, (CUDA_ARRAY_MEMORY_REQUIREMENTS * out, CUarray array, CUdevice device),
            requirements(out, array, device))
+
+/* ---- descriptors: flat or of three dimensions, with wide or, before 3.2, narrow sizes ------------- */
+
+#define FLAT(shape)                                                                                                   \
+    .Width = (shape).Width, .Height = (shape).Height, .Format = (shape).Format, .NumChannels = (shape).NumChannels
+#define FULL(shape) FLAT(shape), .Depth = (shape).Depth, .Flags = (shape).Flags
+
+#define CREATE(name, type, fields)                                                                                    \
+    SIM_EXPORT_ALLOC(name, (CUarray * out, const type *shape),                                                        \
+                     create(out, shape ? &(CUDA_ARRAY3D_DESCRIPTOR){fields(*shape)} : NULL))
+
+#define DESCRIBE(name, type, fields)                                                                                  \
+    static CUresult describe_##name(type *out, CUarray handle)                                                        \
+    {                                                                                                                 \
+        struct sim_array *array = sim_array_of(handle);                                                               \
+        if (!array)                                                                                                   \
+            return CUDA_ERROR_INVALID_HANDLE;                                                                         \
+        if (!out)                                                                                                     \
+            return CUDA_ERROR_INVALID_VALUE;                                                                          \
+        *out = (type){fields(array->shape)};                                                                          \
+        return CUDA_SUCCESS;                                                                                          \
+    }                                                                                                                 \
+    SIM_EXPORT(name, (type * out, CUarray array), describe_##name(out, array))
+
+CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, FLAT)
+CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, FLAT)
+CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, FULL)
+CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, FULL)
+DESCRIBE(cuArrayGetDescriptor, CUDA_ARRAY_DESCRIPTOR_v1, FLAT)
+DESCRIBE(cuArrayGetDescriptor_v2, CUDA_ARRAY_DESCRIPTOR, FLAT)
+DESCRIBE(cuArray3DGetDescriptor, CUDA_ARRAY3D_DESCRIPTOR_v1, FULL)
+DESCRIBE(cuArray3DGetDescriptor_v2, CUDA_ARRAY3D_DESCRIPTOR, FULL)
