@@ -8,55 +8,62 @@ use crate::abi::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR_v1,
 };
 
-/// A row of an array.
-const ROW: u64 = 1 << 20;
-
-/// `CU_AD_FORMAT_FLOAT`; four channels of it are 16 bytes an element.
+/// `CU_AD_FORMAT_FLOAT`.
 const FLOAT: c_int = 0x20;
+/// Bytes of an element: four channels of it.
+const ELEMENT: u64 = 16;
 
-pub fn array(reach: &Reach, bytes: u64) -> Answer {
-    let descriptor = CUDA_ARRAY_DESCRIPTOR {
-        width: ROW as usize / 16,
-        height: bytes.div_ceil(ROW) as usize,
-        format: FLOAT,
-        num_channels: 4,
-    };
-    let mut array = std::ptr::null_mut();
-    let code = ask!(
-        reach,
-        find,
-        c"cuArrayCreate_v2",
-        (*mut *mut c_void, *const CUDA_ARRAY_DESCRIPTOR),
-        &mut array,
-        &descriptor
-    );
-    answered(code, || destroying(array))
+/// Has an array made by the function of that name, which takes this kind of descriptor.
+macro_rules! made {
+    ($reach:expr, $name:literal, $kind:ident, $descriptor:expr) => {{
+        let (mut array, descriptor): (_, $kind) = (std::ptr::null_mut(), $descriptor);
+        let code = ask!($reach, find, $name, (*mut *mut c_void, *const $kind), &mut array, &descriptor);
+        answered(code, || destroying(array))
+    }};
+}
+
+/// Width and height of an array of rows that are 1 MiB each.
+fn rows_of(bytes: u64) -> (usize, usize) {
+    const ROW: u64 = 1 << 20;
+    ((ROW / ELEMENT) as usize, bytes.div_ceil(ROW) as usize)
 }
 
 /// An array of layers that are 4 MiB each.
 fn box_of(bytes: u64) -> CUDA_ARRAY3D_DESCRIPTOR {
     const LAYER: u64 = 4 << 20;
-    CUDA_ARRAY3D_DESCRIPTOR {
-        width: 4096,
-        height: 64,
-        depth: bytes.div_ceil(LAYER) as usize,
-        format: FLOAT,
-        num_channels: 4,
-        flags: 0,
-    }
+    let depth = bytes.div_ceil(LAYER) as usize;
+    CUDA_ARRAY3D_DESCRIPTOR { width: 4096, height: 64, depth, format: FLOAT, num_channels: 4, flags: 0 }
+}
+
+pub fn array(reach: &Reach, bytes: u64) -> Answer {
+    let (width, height) = rows_of(bytes);
+    let descriptor = CUDA_ARRAY_DESCRIPTOR { width, height, format: FLOAT, num_channels: 4 };
+    made!(reach, c"cuArrayCreate_v2", CUDA_ARRAY_DESCRIPTOR, descriptor)
 }
 
 pub fn array_3d(reach: &Reach, bytes: u64) -> Answer {
-    let mut array = std::ptr::null_mut();
-    let code = ask!(
-        reach,
-        find,
-        c"cuArray3DCreate_v2",
-        (*mut *mut c_void, *const CUDA_ARRAY3D_DESCRIPTOR),
-        &mut array,
-        &box_of(bytes)
-    );
-    answered(code, || destroying(array))
+    made!(reach, c"cuArray3DCreate_v2", CUDA_ARRAY3D_DESCRIPTOR, box_of(bytes))
+}
+
+/// The forms of before CUDA 3.2.
+pub fn array_v1(reach: &Reach, bytes: u64) -> Answer {
+    let (width, height) = rows_of(bytes);
+    let (width, height) = (width as c_uint, height as c_uint);
+    let descriptor = CUDA_ARRAY_DESCRIPTOR_v1 { width, height, format: FLOAT, num_channels: 4 };
+    made!(reach, c"cuArrayCreate", CUDA_ARRAY_DESCRIPTOR_v1, descriptor)
+}
+
+pub fn array_3d_v1(reach: &Reach, bytes: u64) -> Answer {
+    let wide = box_of(bytes);
+    let descriptor = CUDA_ARRAY3D_DESCRIPTOR_v1 {
+        width: wide.width as c_uint,
+        height: wide.height as c_uint,
+        depth: wide.depth as c_uint,
+        format: wide.format,
+        num_channels: wide.num_channels,
+        flags: wide.flags,
+    };
+    made!(reach, c"cuArray3DCreate", CUDA_ARRAY3D_DESCRIPTOR_v1, descriptor)
 }
 
 pub fn mipmapped_array(reach: &Reach, bytes: u64) -> Answer {
@@ -81,46 +88,4 @@ fn destroying(array: *mut c_void) -> Held {
     Held::by(move |reach| {
         ask!(reach, find, c"cuArrayDestroy", (*mut c_void), array);
     })
-}
-
-/// The forms of before CUDA 3.2.
-pub fn array_v1(reach: &Reach, bytes: u64) -> Answer {
-    let descriptor = CUDA_ARRAY_DESCRIPTOR_v1 {
-        width: ROW as c_uint / 16,
-        height: bytes.div_ceil(ROW) as c_uint,
-        format: FLOAT,
-        num_channels: 4,
-    };
-    let mut array = std::ptr::null_mut();
-    let code = ask!(
-        reach,
-        find,
-        c"cuArrayCreate",
-        (*mut *mut c_void, *const CUDA_ARRAY_DESCRIPTOR_v1),
-        &mut array,
-        &descriptor
-    );
-    answered(code, || destroying(array))
-}
-
-pub fn array_3d_v1(reach: &Reach, bytes: u64) -> Answer {
-    let large = box_of(bytes);
-    let descriptor = CUDA_ARRAY3D_DESCRIPTOR_v1 {
-        width: large.width as c_uint,
-        height: large.height as c_uint,
-        depth: large.depth as c_uint,
-        format: FLOAT,
-        num_channels: 4,
-        flags: 0,
-    };
-    let mut array = std::ptr::null_mut();
-    let code = ask!(
-        reach,
-        find,
-        c"cuArray3DCreate",
-        (*mut *mut c_void, *const CUDA_ARRAY3D_DESCRIPTOR_v1),
-        &mut array,
-        &descriptor
-    );
-    answered(code, || destroying(array))
 }
