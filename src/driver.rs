@@ -205,6 +205,20 @@ impl Driver {
         DRIVERS.get(index)
     }
 
+    /// Does something with `context` current; `None`, and nothing done, where the driver refuses that.
+    ///
+    /// # Safety
+    /// A context that the driver has handed out. One that was destroyed since is refused.
+    pub unsafe fn within<T>(&self, context: CUcontext, what: impl FnOnce() -> T) -> Option<T> {
+        // SAFETY: as promised to us.
+        unsafe { self.ctx_push(context) }.ok()?;
+        let done = what();
+        let mut popped = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills; it undoes the push above.
+        let _ = unsafe { self.ctx_pop(&mut popped) };
+        Some(done)
+    }
+
     fn register(object: &Object) -> Option<usize> {
         let base = object.base();
         let place = |wanted: usize| {

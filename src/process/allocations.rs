@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 use crate::policy::BLOCK;
 
 use super::contexts::ContextId;
+use super::locks::lock;
 use super::pools::PoolId;
 use super::table::Table;
 
@@ -177,7 +178,7 @@ impl Allocations {
         let mut bytes = 0;
         for shard in &self.shards {
             let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == Owner::Pool(pool);
-            let live: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
+            let live: Vec<(u64, u64)> = lock(&shard.0).records.iter().filter(theirs).collect();
             for (address, _) in live {
                 if let Some(taken) = self.take_if(address, |record| record.owner == Owner::Pool(pool)) {
                     bytes += self.insert(address, Record { owner: Owner::Orphan(pool), ..taken.record });
@@ -205,7 +206,7 @@ impl Allocations {
         };
         self.shards
             .iter()
-            .flat_map(|shard| lock(shard).records.iter().filter_map(pooled).collect::<Vec<_>>())
+            .flat_map(|shard| lock(&shard.0).records.iter().filter_map(pooled).collect::<Vec<_>>())
             .collect()
     }
 
@@ -218,7 +219,7 @@ impl Allocations {
         let mut given = Given::default();
         for shard in &self.shards {
             let theirs = |(_, record): &(u64, u64)| Packed(*record).open().owner == owner;
-            let gone: Vec<(u64, u64)> = lock(shard).records.iter().filter(theirs).collect();
+            let gone: Vec<(u64, u64)> = lock(&shard.0).records.iter().filter(theirs).collect();
             // The address may be somebody else's by now.
             let still = |record: Record| record.owner == owner;
             for taken in gone.iter().filter_map(|(address, _)| self.take_if(*address, still)) {
@@ -232,12 +233,8 @@ impl Allocations {
     #[inline(always)]
     fn shard(&self, address: u64) -> MutexGuard<'_, Shard> {
         let block = address / BLOCK;
-        lock(&self.shards[(block ^ block >> 6) as usize % SHARDS])
+        lock(&self.shards[(block ^ block >> 6) as usize % SHARDS].0)
     }
-}
-
-fn lock(shard: &Aligned) -> MutexGuard<'_, Shard> {
-    shard.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Shard {

@@ -1,4 +1,5 @@
-//! Arrays and mipmaps, whose layout only the driver knows.
+//! Arrays and mipmaps, whose layout only the driver knows. What else is charged by a handle and goes with a context is kept
+//! in the same way: limits of contexts, memory of other interfaces.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::contexts::ContextId;
 use super::contexts::Place;
 use super::gpus::Gpu;
+use super::locks::lock;
 
 /// An array, with what it is charged itself: nothing where the program maps memory into it.
 #[derive(Clone, Copy)]
@@ -71,6 +73,6 @@ impl Arrays {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Array>> {
-        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.held)
     }
 }

@@ -10,6 +10,7 @@ use crate::log::{self, Level};
 use crate::sys::clock;
 
 use super::bus::BusPlace;
+use super::locks::lock;
 
 /// How often a running program looks at its quota file, in milliseconds: a change is to be noticed in a second.
 const LOOK_EVERY_MS: u64 = 250;
@@ -152,7 +153,7 @@ impl Budget {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, File> {
-        self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.file)
     }
 }
 

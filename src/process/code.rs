@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::contexts::{ContextId, Place};
 use super::gpus::Gpu;
+use super::locks::lock;
 
 /// A module or library by its handle; 0 for what belongs to none that is known, or to one that is gone.
 pub type Owner = usize;
@@ -237,7 +238,7 @@ impl Code {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.held)
     }
 }
 

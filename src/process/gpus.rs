@@ -15,6 +15,7 @@ use super::Process;
 use super::budget;
 use super::bus::{self, BusPlace, Visibility};
 use super::identity;
+use super::locks::lock;
 
 /// One card, for the life of the process.
 pub struct Gpu {
@@ -261,8 +262,4 @@ impl Gpus {
             gpu.obey(process);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

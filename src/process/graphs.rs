@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::abi::*;
 use crate::driver::Driver;
 
 use super::Process;
 use super::gpus::Gpu;
+use super::locks::{lock, read, write};
 
 /// What a graph takes of one card.
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ impl Graphs {
         if plan.is_empty() && !self.any.load(Ordering::Relaxed) {
             return;
         }
-        let mut ready = self.ready.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut ready = write(&self.ready);
         // A handle may be one that was used before.
         if plan.is_empty() {
             ready.remove(&exec);
@@ -73,7 +74,7 @@ impl Graphs {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        self.ready.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&exec).cloned()
+        read(&self.ready).get(&exec).cloned()
     }
 
     /// Forgets `exec`.
@@ -81,7 +82,7 @@ impl Graphs {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        self.ready.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&exec)
+        write(&self.ready).remove(&exec)
     }
 
     /// What a launch takes of `device` beyond what an earlier one has left, which it frees first if it may be launched at
@@ -128,10 +129,6 @@ impl Graphs {
         plan.needs = sums.into_iter().filter_map(need).collect();
         Arc::new(plan)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn nodes_of(api: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {

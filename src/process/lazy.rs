@@ -14,6 +14,7 @@ use crate::policy;
 use super::Process;
 use super::contexts::ContextId;
 use super::gpus::Gpu;
+use super::locks::{read, write};
 
 /// One allocation.
 #[derive(Clone, Copy)]
@@ -140,17 +141,12 @@ impl Lazy {
         let mut bytes = 0;
         for (start, piece) in &pieces {
             let Some(api) = Driver::get(piece.driver) else { continue };
-            // SAFETY: a context of this process; a dead one is refused.
-            if unsafe { api.ctx_push(piece.handle as CUcontext) }.is_err() {
-                continue;
-            }
+            let size = piece.bytes as usize;
             // SAFETY: a range that is ours as a whole; the stream is the thread's own, which waits for no other.
-            let moved =
-                unsafe { api.mem_prefetch(*start, piece.bytes as usize, DEVICE_CPU, STREAM_PER_THREAD) };
-            bytes += if moved.is_ok() { piece.bytes } else { 0 };
-            let mut popped = core::ptr::null_mut();
-            // SAFETY: the output is a live local; it undoes the push above.
-            let _ = unsafe { api.ctx_pop(&mut popped) };
+            let to_host = || unsafe { api.mem_prefetch(*start, size, DEVICE_CPU, STREAM_PER_THREAD) };
+            // SAFETY: a context of this process; a dead one is refused.
+            let moved = unsafe { api.within(piece.handle as CUcontext, to_host) };
+            bytes += if moved == Some(Ok(())) { piece.bytes } else { 0 };
         }
         log::say(Level::Info, format_args!("asked to trim: {bytes} bytes of lazy memory go to the host"));
     }
@@ -163,11 +159,11 @@ impl Lazy {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<(u64, Piece)>> {
-        self.pieces.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        read(&self.pieces)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<(u64, Piece)>> {
-        self.pieces.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+        write(&self.pieces)
     }
 }
 

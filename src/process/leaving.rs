@@ -9,6 +9,7 @@ use crate::gate;
 
 use super::Process;
 use super::contexts::{ContextId, Place};
+use super::locks::lock;
 use super::physical::Detached;
 
 /// What is unbound when a stream has come to `event`.
@@ -97,7 +98,7 @@ impl Leaving {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {
-        self.pending.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.pending)
     }
 }
 
@@ -123,23 +124,19 @@ fn mark(api: &Driver, stream: CUstream) -> Option<(CUevent, Option<CUcontext>)> 
         let own = stream as usize > PER_THREAD_STREAM as usize;
         own && api.stream_context(stream, &mut context).is_ok() && context != current
     };
-    // SAFETY: a context that the driver has just named.
-    if other && unsafe { api.ctx_push(context) }.is_err() {
-        return None;
-    }
-    let mut event: CUevent = core::ptr::null_mut();
-    // SAFETY: the output is a live local of the type that the driver fills; the event is of the stream's context.
-    let recorded = unsafe {
-        api.event_create(&mut event, EVENT_DISABLE_TIMING).and_then(|()| {
-            api.event_record(event, stream).inspect_err(|_| {
+    let record = || {
+        let mut event: CUevent = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills; the event is of the stream's context.
+        unsafe {
+            api.event_create(&mut event, EVENT_DISABLE_TIMING).ok()?;
+            if api.event_record(event, stream).is_err() {
                 let _ = api.event_destroy(event);
-            })
-        })
+                return None;
+            }
+        }
+        Some(event)
     };
-    if other {
-        // SAFETY: undoes the push above.
-        let _ = unsafe { api.ctx_pop(&mut current) };
-    }
-    recorded.ok()?;
-    Some((event, other.then_some(context)))
+    // SAFETY: a context that the driver has just named.
+    let event = if other { unsafe { api.within(context, record) }? } else { record() };
+    Some((event?, other.then_some(context)))
 }

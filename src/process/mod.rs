@@ -19,6 +19,7 @@ pub mod graphs;
 mod identity;
 pub mod lazy;
 pub mod leaving;
+mod locks;
 pub mod outlived;
 pub mod physical;
 pub mod pools;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::bound::{Binding, Bindings, Region};
 use super::gpus::Gpu;
+use super::locks::lock;
 use crate::ledger::Shared;
 
 /// What a piece of physical memory takes once it is gone.
@@ -318,7 +319,7 @@ impl Physical {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.state)
     }
 }
 

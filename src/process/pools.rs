@@ -1,17 +1,18 @@
-//! Stream-ordered pools, and the memory of graphs, which the driver keeps in a pool for each device: charged by the bytes a pool *holds* rather than by what is live in it: the driver keeps
-//! freed memory for the pool's next request.
+//! Stream-ordered pools, and the memory of graphs, which the driver keeps in a pool for each device: charged by the bytes that
+//! a pool *holds* rather than by what is live in it, since the driver keeps freed memory for the pool's next request.
 //!
 //! What a pool holds only the driver knows, and it must not be asked while a capture is open; then a request is
 //! charged in full, and the charge is put right at the next question.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::abi::*;
 use crate::driver::Driver;
 
 use super::Process;
 use super::gpus::Gpu;
+use super::locks::{lock, read, write};
 
 /// A pool of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Pools {
         if let Some((id, _)) = self.find_named(driver, name) {
             return Some(id);
         }
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = write(&self.known);
         // A destroyed pool leaves its place to the next.
         let place = known
             .iter()
@@ -231,7 +232,7 @@ impl Pools {
     /// A pool is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new pool
     /// at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`]. `None` for a pool that was not met.
     pub fn destroying(&self, driver: usize, handle: CUmemoryPool) -> Option<PoolId> {
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = write(&self.known);
         let name = Name::Pool(handle as usize);
         let place = known.iter().position(|pool| pool.name == name && pool.driver == driver)?;
         known[place].name = Name::Dying;
@@ -240,7 +241,7 @@ impl Pools {
 
     /// The driver refused to destroy it.
     pub fn not_destroyed(&self, id: PoolId, handle: CUmemoryPool) {
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = write(&self.known);
         if let Some(pool) = known.get_mut(usize::from(id.0)) {
             pool.name = Name::Pool(handle as usize);
         }
@@ -248,7 +249,7 @@ impl Pools {
 
     /// It was destroyed. The driver keeps what is live in it until that is freed, and so is the charge.
     pub fn destroyed(&self, process: &Process, id: PoolId) {
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = write(&self.known);
         let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
         let live = if pool.gpu.is_some() { process.allocations.orphan(id) } else { 0 };
         pool.name = if live > 0 { Name::Doomed } else { Name::Gone };
@@ -260,7 +261,7 @@ impl Pools {
 
     /// `bytes` of what lived on in a pool that is no more are gone.
     pub fn less_of_doomed(&self, process: &Process, id: PoolId, bytes: u64) {
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = write(&self.known);
         let Some(pool) = known.get_mut(usize::from(id.0)) else { return };
         let before = *pool.charged.get_mut();
         *pool.charged.get_mut() = before.saturating_sub(bytes);
@@ -294,16 +295,12 @@ impl Pools {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Pool>> {
-        self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        read(&self.known)
     }
 }
 
 /// How often another thread's answer may come first.
 const MOST_ATTEMPTS: usize = 16;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// What a pool can be asked, in bytes.
 #[derive(Clone, Copy)]

@@ -1,14 +1,15 @@
 //! Memory at addresses that other processes have opened, or may, and memory of theirs that this one has.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::ledger::{Closing, Key, Shared};
 
 use super::Process;
 use super::contexts::ContextId;
 use super::gpus::Gpu;
+use super::locks::lock;
 
 /// Who pays for memory that came from elsewhere.
 #[derive(Clone, Copy)]
@@ -199,8 +200,4 @@ pub fn key_of(kind: u8, bytes: &[u8]) -> Key {
         key[1] = (key[1].rotate_left(23) ^ u64::from(*byte)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     }
     [key[0], key[1] | 1]
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

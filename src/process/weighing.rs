@@ -183,12 +183,5 @@ impl Drop for Weighing<'_> {
 fn within<T: Default>(driver: &Driver, spot: &Spot, what: impl FnOnce() -> T) -> T {
     let Some(context) = spot.context else { return what() };
     // SAFETY: a context of this process that was not destroyed as far as is known; a stale one is refused.
-    if unsafe { driver.ctx_push(context) }.is_err() {
-        return T::default();
-    }
-    let done = what();
-    let mut popped = core::ptr::null_mut();
-    // SAFETY: the output is a live local; it undoes the push above.
-    let _ = unsafe { driver.ctx_pop(&mut popped) };
-    done
+    unsafe { driver.within(context, what) }.unwrap_or_default()
 }
