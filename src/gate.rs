@@ -14,6 +14,8 @@ use crate::process::allocations::{Owner, Taken};
 use crate::process::contexts::Place;
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
+use crate::process::thread;
+use crate::sys::clock;
 
 /// Bytes taken from the budget for a request that is on its way. Given back when dropped, unless it is settled.
 #[must_use]
@@ -110,7 +112,9 @@ pub fn reserve_with<'process>(
             Some(less) => bytes = less,
             None => {
                 let since = Instant::now();
-                return match process.admit_later(gpu, index, want, denial) {
+                let admitted = admit_reconsidered(process, gpu, index, want, denial)
+                    .or_else(|denial| process.admit_later(gpu, index, want, denial));
+                return match admitted {
                     Ok(()) => Ok(Charge { process, gpu, bytes: want.bytes, waited: since.elapsed() }),
                     Err(denial) => refuse(process, gpu, index, bytes, denial),
                 };
@@ -118,6 +122,52 @@ pub fn reserve_with<'process>(
         }
     }
     Err(cuda::OUT_OF_MEMORY)
+}
+
+/// How long a request waits for the cost of a context to turn out less: a killed process's memory is back by then.
+const FOR_RECONSIDERATION: Duration = Duration::from_millis(500);
+/// Between looks.
+const RECONSIDERING: Duration = Duration::from_millis(10);
+
+/// Admits a denied request after all, where what stands in its way is a context that seemed to cost more than it does.
+#[cold]
+fn admit_reconsidered(
+    process: &Process,
+    gpu: &Gpu,
+    index: GpuIndex,
+    want: Want,
+    mut denial: Denial,
+) -> Result<(), Denial> {
+    let since = Instant::now();
+    while process.contexts.may_cost_less(gpu) && since.elapsed() < FOR_RECONSIDERATION {
+        clock::nap(RECONSIDERING);
+        process.contexts.look_around(process, clock::coarse_millis());
+        match process.admit(gpu, index, want) {
+            Ok(()) => return Ok(()),
+            Err(next) => denial = next,
+        }
+    }
+    Err(denial)
+}
+
+/// What a context will cost, charged by estimate while this thread makes it. It is charged for what it is from that; what is
+/// left is given back when this is dropped.
+#[must_use]
+pub struct Coming<'process>(Charge<'process>);
+
+impl Coming<'_> {
+    /// As [`Charge::ask`].
+    pub fn ask(&self, ask: impl FnMut() -> Code) -> Code {
+        self.0.ask(ask)
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let Charge { process, gpu, ref mut bytes, .. } = self.0;
+        *bytes = thread::with(|thread| thread.coming.take());
+        give_back(process, Some(gpu), core::mem::take(bytes), true);
+    }
 }
 
 /// Takes what a context will cost from what the neighbours on the card leave, while it is made; `None` where there are no
@@ -130,7 +180,7 @@ pub fn reserve_context(
     driver: usize,
     device: CUdevice,
     created: bool,
-) -> Result<Option<Charge<'_>>, Code> {
+) -> Result<Option<Coming<'_>>, Code> {
     if !process.ledger().has_peers() || !created && process.contexts.is_primary_up(driver, device) {
         return Ok(None);
     }
@@ -140,13 +190,16 @@ pub fn reserve_context(
     let bytes = process.ledger().context_cost(index).unwrap_or(policy::TYPICAL_CONTEXT);
     let want = Want::exactly(bytes);
     let since = Instant::now();
-    let admitted =
-        process.admit(gpu, index, want).or_else(|denial| process.admit_later(gpu, index, want, denial));
-    match admitted {
-        Ok(()) => Ok(Some(Charge { process, gpu, bytes, waited: since.elapsed() })),
-        Err(Denial::Limit(_)) => Ok(None),
-        Err(denial) => refuse(process, gpu, index, bytes, denial).map(Some),
+    let admitted = process.admit(gpu, index, want).or_else(|denial| match denial {
+        Denial::Limit(_) => process.force_beside(gpu, index, want),
+        denial => process.admit_later(gpu, index, want, denial),
+    });
+    if let Err(denial) = admitted {
+        return refuse(process, gpu, index, bytes, denial).map(|_| None);
     }
+    process.ledger().more_estimated(index, bytes);
+    thread::with(|thread| thread.coming.set(bytes));
+    Ok(Some(Coming(Charge { process, gpu, bytes, waited: since.elapsed() })))
 }
 
 /// Code up to here is loaded into a context whatever the limit, as the context itself is.

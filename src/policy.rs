@@ -56,14 +56,17 @@ pub fn blocks(bytes: u64) -> u64 {
 
 /// The most that one context is believed to take. A larger share of the card is somebody else's memory.
 const MOST_PLAUSIBLE_CONTEXT: u64 = 1 << 30;
+
+/// Contexts rarely cost more than this.
+pub const USUAL_CONTEXT: u64 = 512 << 20;
 /// What a context is taken to cost while nothing better is known: contexts of current drivers take between 100
 /// and 500 MiB.
 pub const TYPICAL_CONTEXT: u64 = 256 << 20;
 
-/// No neighbour's word makes a context cheaper than this, unless the card itself shows it.
+/// No other process's word makes a context cheaper than this, unless the card itself shows it.
 const LEAST_BELIEVED_CONTEXT: u64 = 64 << 20;
 
-/// What one context seems to cost: what the card has lost, less what is known exactly and what `others` say they use,
+/// What one context seems to cost: what the card has lost, less what is known exactly and what other processes say they use,
 /// divided among the contexts. Memory that nobody tells of makes that more than it is, so the smallest ever seen counts;
 /// `None` where it says nothing.
 #[must_use]

@@ -12,8 +12,11 @@ mod soak;
 #[path = "peers/waiting.rs"]
 mod waiting;
 
-use common::{GIB, MIB, driver_is_real, skip::skip};
-use node::{Layout, Node};
+use std::time::Duration;
+
+use common::{GIB, MIB, client::Client, driver_is_real, skip::skip};
+use cuquota::ledger::Snapshot;
+use node::{Layout, Node, Program};
 
 workers!(run);
 
@@ -172,4 +175,63 @@ fn status_shows_what_is_reserved() {
     let status = common::Run::new(common::cuquota()).args(["status", "--json", "--state"]).arg(a.state());
     let said: serde_json::Value = serde_json::from_str(&status.finish().success().stdout).unwrap();
     assert_eq!(said["containers"][0]["gpus"][0]["reserved_bytes"], 4 * GIB);
+}
+
+#[test]
+fn a_context_is_counted_at_every_moment_from_its_admission_on() {
+    if needs_the_simulator() {
+        return;
+    }
+    let node = Node::new("16GiB,context=64MiB", Layout::Mounted);
+    let (a, _b) = (node.container("a", "limit = \"100%\"\n"), node.container("b", "limit = \"100%\"\n"));
+    for _ in 0..100 {
+        let program = Program::begin(&a.within(Client::run()));
+        let mut counted = false;
+        while !program.is_answered() {
+            let used = program.stopped(|| {
+                let ledger = Snapshot::read(&a.ledger()).ok();
+                ledger.and_then(|ledger| Some(ledger.gpus.first()?.used)).unwrap_or(0)
+            });
+            counted |= used > 0;
+            assert!(!counted || used >= 64 * MIB, "{used} bytes");
+        }
+        assert!(program.begun().is_some());
+    }
+}
+
+#[test]
+fn a_container_at_its_own_limit_makes_no_context_out_of_what_its_neighbours_are_promised() {
+    if needs_the_simulator() {
+        return;
+    }
+    for (promised, room) in [(15 * GIB + 512 * MIB, false), (15 * GIB, true)] {
+        let node = Node::new("16GiB,context=256MiB", Layout::Mounted);
+        let a = node.container("a", "limit = \"512MiB\"\n");
+        let b = node.container("b", &format!("limit = \"100%\"\nreserve = {promised}\n"));
+        let mut first = a.start();
+        assert!(first.take(256 * MIB) && !first.take(2 * MIB));
+        let second = a.try_start();
+        assert_eq!(second.is_some(), room, "{promised}");
+        let mut in_b = b.start();
+        assert!(in_b.take(promised - 256 * MIB), "{promised}");
+    }
+}
+
+#[test]
+fn what_a_stranger_held_when_a_context_was_made_does_not_stand_in_its_containers_way() {
+    if needs_the_simulator() {
+        return;
+    }
+    let node = Node::new("16GiB,context=64MiB", Layout::Mounted);
+    let a = node.container("a", "limit = \"4GiB\"\nreserve = \"4GiB\"\n");
+    let _b = node.container("b", "limit = \"100%\"\n");
+    // Nobody tells of it, so it looks as if the context had taken it.
+    let mut stranger = node.outsider();
+    assert!(stranger.take(768 * MIB));
+    let mut in_a = a.start();
+    in_a.begin_take(4 * GIB - 64 * MIB);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!in_a.is_answered());
+    stranger.kill();
+    assert!(in_a.was_granted());
 }

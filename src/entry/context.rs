@@ -60,12 +60,12 @@ unsafe fn made_by(
         Some(charge) => charge.ask(|| call.uncharged(&mut *ask)),
         None => call.uncharged(ask),
     };
-    // Charged below for what it is, which can only be seen while nothing else is charged for it.
-    drop(charge);
     if code == SUCCESS && !context.is_null() {
         // SAFETY: the driver has just written it.
         call.process.contexts.made(call.process, call.driver, unsafe { *context }, created);
     }
+    // Until now, so that there is no moment at which the neighbours do not count it.
+    drop(charge);
     code
 }
 

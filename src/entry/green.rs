@@ -28,12 +28,12 @@ pub(super) unsafe fn create(
         Some(charge) => charge.ask(ask),
         None => ask(),
     };
-    // The primary context is charged for what it is, below.
-    drop(charge);
     if code == SUCCESS && !green.is_null() {
         // SAFETY: the driver has just written it.
         call.process.contexts.green_made(call.process, call.driver, unsafe { *green }, device);
     }
+    // As with any context.
+    drop(charge);
     code
 }
 

@@ -80,12 +80,28 @@ impl Ledger {
     /// Within the reserve no neighbour is looked at. Beyond it their files are read, some ten microseconds a neighbour; takes
     /// up to 100 ms where one of them is stopped in the middle of a request, or pretends to be.
     pub fn admit_beside(&self, gpu: GpuIndex, want: Want, part: Part<'_>) -> Result<(), Denial> {
+        self.decide_beside(gpu, want, part, &|| self.attempt_beside(gpu, want, part))
+    }
+
+    /// As [`Ledger::admit_beside`], whatever the container's own limit.
+    #[cold]
+    pub fn force_beside(&self, gpu: GpuIndex, want: Want, part: Part<'_>) -> Result<(), Denial> {
+        self.decide_beside(gpu, want, part, &|| self.attempt_by_force(gpu, want, part))
+    }
+
+    fn decide_beside(
+        &self,
+        gpu: GpuIndex,
+        want: Want,
+        part: Part<'_>,
+        attempt: &dyn Fn() -> Result<(), Verdict>,
+    ) -> Result<(), Denial> {
         let mut attempts = Attempts::default();
         let mut pause = Duration::from_micros(20);
         let mut swept = false;
         let mut first_denied = None;
         loop {
-            let Err(verdict) = self.attempt_beside(gpu, want, part) else { return Ok(()) };
+            let Err(verdict) = attempt() else { return Ok(()) };
             // Most are admitted at once, and need not know the time.
             let since = *first_denied.get_or_insert_with(Instant::now);
             let crowded = match verdict {
@@ -130,6 +146,17 @@ impl Ledger {
             (Err(_), Some((seen, neighbours))) => Err(Verdict::Crowded(seen, neighbours)),
             (Err(refusal), None) => Err(Verdict::Limit(refusal)),
         }
+    }
+
+    fn attempt_by_force(&self, gpu: GpuIndex, want: Want, part: Part<'_>) -> Result<(), Verdict> {
+        let announced = self.own_slot().map(|slot| Asking::begin(&slot.asking));
+        self.force(gpu, want.bytes);
+        let crowded = self.judge_beside(self.region(), gpu, want, 0, part);
+        if crowded.is_some() {
+            self.give_back(gpu, want.bytes);
+        }
+        drop(announced);
+        crowded.map_or(Ok(()), |(seen, neighbours)| Err(Verdict::Crowded(seen, neighbours)))
     }
 
     /// What stands in the way of a request for `n` units that its own container has admitted.

@@ -20,14 +20,17 @@ pub struct Census {
     pub contexts: u64,
     /// Bytes charged for what the driver told the size of.
     pub exact: u64,
+    /// Those of them that are this process's.
+    pub own: u64,
 }
 
 impl Ledger {
-    /// A context is up that is charged `cost` bytes.
-    pub fn context_made(&self, gpu: GpuIndex, cost: u64) {
+    /// A context is up that is charged `cost` bytes, of which `paid` are charged by estimate already.
+    pub fn context_made(&self, gpu: GpuIndex, cost: u64, paid: u64) {
         // In this order, so that whoever looks in between takes the cost of a context for more, and never for less.
         self.change(gpu, |word| word.wrapping_add(CONTEXT + estimated(cost)));
-        self.force(gpu, cost);
+        self.settle(gpu, paid, cost);
+        self.less_estimated(gpu, paid);
     }
 
     /// A context is gone that was charged `cost` bytes.
@@ -51,6 +54,8 @@ impl Ledger {
     pub fn census(&self, gpu: GpuIndex) -> Census {
         let own = self.accounts.of(gpu).estimated.load(Ordering::Acquire);
         let (mut contexts, mut units) = (own / CONTEXT, own % CONTEXT);
+        let exact = |used: u64, units: u64| used.saturating_sub(units.saturating_mul(UNIT));
+        let own = exact(self.own_used(gpu), units);
         if let Some((region, column)) = self.region().and_then(|region| Some((region, region.column(gpu)?))) {
             for slot in (0..region.slots()).filter(|slot| *slot != region.own_slot()) {
                 let word =
@@ -59,7 +64,7 @@ impl Ledger {
                 units = units.saturating_add(word % CONTEXT);
             }
         }
-        Census { contexts, exact: self.used(gpu).saturating_sub(units.saturating_mul(UNIT)) }
+        Census { contexts, exact: exact(self.used(gpu), units), own }
     }
 
     fn change(&self, gpu: GpuIndex, to: impl Fn(u64) -> u64) {

@@ -29,6 +29,12 @@ impl Process {
         }
     }
 
+    /// As [`Process::admit`] where there are neighbours, whatever the container's own limit.
+    #[cold]
+    pub fn force_beside(&self, gpu: &Gpu, index: GpuIndex, want: Want) -> Result<(), Denial> {
+        self.beside(gpu, |part| self.ledger().force_beside(index, want, part))
+    }
+
     /// As [`Process::admit`], for a request that has been denied: waits for as long as the quota file allows, if a neighbour
     /// may give something back. Of those who wait the first goes first, roughly.
     #[cold]

@@ -55,10 +55,11 @@ pub(super) fn look(
 ) -> Option<u64> {
     let sample = || {
         let seen = Sight::of(process, api, card, gpu)?;
-        // What code takes was seen on the card, too, and is no better known than what neighbours say.
-        let code = process.code.on(card).min(seen.census.exact);
-        let (exact, others) = (seen.census.exact - code, seen.others.saturating_add(code));
-        policy::context_share(seen.used, exact, others, seen.census.contexts + uncounted)
+        // What other processes of the container say may be on its way, as with neighbours. What code takes was seen on the
+        // card, too, and is no better known.
+        let own = seen.census.own - process.code.on(card).min(seen.census.own);
+        let others = seen.others.saturating_add(seen.census.exact.saturating_sub(own));
+        policy::context_share(seen.used, own, others, seen.census.contexts + uncounted)
     };
     // Requests on their way are charged and not yet on the card: they only make a share look smaller.
     (0..SAMPLES).filter_map(|_| sample()).max()

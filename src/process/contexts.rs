@@ -12,6 +12,7 @@ use crate::abi::{CUcontext, CUdevice};
 use crate::driver::Driver;
 use crate::gate;
 use crate::policy;
+use crate::sys::clock;
 
 use super::Process;
 use super::calm::Calm;
@@ -215,7 +216,8 @@ impl Contexts {
             let id = ContextId(id.unwrap_or(ContextId::END));
             let cost = gpu.ledger.map_or(0, |index| {
                 let cost = learn(process, gpu, index, seen).unwrap_or(policy::TYPICAL_CONTEXT);
-                process.ledger().context_made(index, cost);
+                let paid = thread::with(|thread| thread.coming.take());
+                process.ledger().context_made(index, cost, paid);
                 cost
             });
             entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
@@ -247,6 +249,17 @@ impl Contexts {
             self.look_again(process, driver, api, place.gpu);
         }
         self.settle(process);
+    }
+
+    /// Whether a context on `gpu` may turn out to cost much less than it is charged. What others held when it was made, and
+    /// nobody tells of, was taken for its cost.
+    #[cold]
+    pub fn may_cost_less(&self, gpu: &Gpu) -> bool {
+        self.calm.are_young(clock::coarse_millis())
+            && self
+                .lock()
+                .iter()
+                .any(|entry| core::ptr::eq(entry.gpu, gpu) && entry.cost > policy::USUAL_CONTEXT)
     }
 
     /// Whether the primary context of `device` is there already.

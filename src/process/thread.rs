@@ -11,11 +11,14 @@ pub struct Thread {
     pub inside: Cell<bool>,
     /// The context that its last request found current.
     pub last: Cell<Option<Last>>,
+    /// Bytes charged already for a context that it is making and has not met yet.
+    pub coming: Cell<u64>,
 }
 
 thread_local! {
     // Nothing in it is dropped at the thread's end, so that it can be used to the very last.
-    static THREAD: Thread = const { Thread { inside: Cell::new(false), last: Cell::new(None) } };
+    static THREAD: Thread =
+        const { Thread { inside: Cell::new(false), last: Cell::new(None), coming: Cell::new(0) } };
 }
 
 /// Runs `body` with what this thread remembers.

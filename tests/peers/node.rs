@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -136,13 +137,34 @@ impl Program {
     /// Starts it with a context, unless that is refused.
     #[track_caller]
     pub fn start(run: Run) -> Option<Program> {
+        Program::begin(&run).begun()
+    }
+
+    /// The same in two steps: begins to start it,
+    pub fn begin(run: &Run) -> Program {
         let mut child = run.spawn();
         let answers = BufReader::new(child.stdout.take().expect("piped"));
         let mut program = Program { child, answers };
-        let answer = program.ask("start");
+        program.say("start");
+        program
+    }
+
+    /// and waits for that.
+    #[track_caller]
+    pub fn begun(mut self) -> Option<Program> {
+        let answer = self.answer();
         let granted = answer == serde_json::json!({});
         assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
-        granted.then_some(program)
+        granted.then_some(self)
+    }
+
+    /// Does something while the program stands still.
+    pub fn stopped<T>(&self, what: impl FnOnce() -> T) -> T {
+        let send = |signal| kill_process(Pid::from_child(&self.child), signal).expect("a program");
+        send(Signal::STOP);
+        let done = what();
+        send(Signal::CONT);
+        done
     }
 
     fn say(&mut self, question: &str) {

@@ -14,7 +14,7 @@ use crate::node::{Container, Layout, Node, Program};
 const CARD: u64 = 16 * GIB;
 const CONTEXT: u64 = 64 * MIB;
 /// How much a context may be charged beyond what it takes before its cost is known for sure.
-const UNSURE: u64 = 256 * MIB;
+const UNSURE: u64 = 512 * MIB;
 
 /// What the containers hold for sure: added to after a grant, taken from before a free. So it is never more than the truth.
 struct Truth(Mutex<Vec<u64>>);
