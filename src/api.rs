@@ -66,13 +66,15 @@ macro_rules! hooked_functions {
             cuCtxSynchronize_v2 = "cuCtxSynchronize" @ 13000 plain fn(context: CUcontext) via pool::synchronized: "gives back what pools hold above their thresholds";
 
             cuStreamBeginCapture = "cuStreamBeginCapture" @ 10000 plain fn(stream: CUstream) via capture::begin_v1: "opens a capture, in which some queries are not allowed";
-            cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" @ 10000 per_thread fn(stream: CUstream) via capture::begin_v1: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" @ 10000 per_thread fn(stream: CUstream) via capture::begin_v1_ptsz: "opens a capture, in which some queries are not allowed";
             cuStreamBeginCapture_v2 = "cuStreamBeginCapture" @ 10010 plain fn(stream: CUstream, mode: c_int) via capture::begin: "opens a capture, in which some queries are not allowed";
-            cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" @ 10010 per_thread fn(stream: CUstream, mode: c_int) via capture::begin: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" @ 10010 per_thread fn(stream: CUstream, mode: c_int) via capture::begin_ptsz: "opens a capture, in which some queries are not allowed";
             cuStreamBeginCaptureToGraph = "cuStreamBeginCaptureToGraph" @ 12030 plain fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph: "opens a capture, in which some queries are not allowed";
-            cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" @ 12030 per_thread fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph: "opens a capture, in which some queries are not allowed";
+            cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" @ 12030 per_thread fn(stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int) via capture::begin_to_graph_ptsz: "opens a capture, in which some queries are not allowed";
             cuStreamEndCapture = "cuStreamEndCapture" @ 10000 plain fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
-            cuStreamEndCapture_ptsz = "cuStreamEndCapture" @ 10000 per_thread fn(stream: CUstream, graph: *mut CUgraph) via capture::end: "closes a capture";
+            cuStreamEndCapture_ptsz = "cuStreamEndCapture" @ 10000 per_thread fn(stream: CUstream, graph: *mut CUgraph) via capture::end_ptsz: "closes a capture";
+            cuStreamDestroy = "cuStreamDestroy" @ 2000 plain fn(stream: CUstream) via capture::destroy: "closes a capture that was begun on the stream";
+            cuStreamDestroy_v2 = "cuStreamDestroy" @ 4000 plain fn(stream: CUstream) via capture::destroy: "closes a capture that was begun on the stream";
 
             cuGraphInstantiate = "cuGraphInstantiate" @ 10000 plain fn(exec: *mut CUgraphExec, graph: CUgraph, error: *mut CUgraphNode, log: *mut c_char, size: usize) via graph::instantiate: "makes a graph ready: how much memory it takes is known from then on";
             cuGraphInstantiate_v2 = "cuGraphInstantiate" @ 11000 plain fn(exec: *mut CUgraphExec, graph: CUgraph, error: *mut CUgraphNode, log: *mut c_char, size: usize) via graph::instantiate: "makes a graph ready: how much memory it takes is known from then on";

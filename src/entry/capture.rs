@@ -1,7 +1,5 @@
 //! Stream capture: while one is open, some questions to the driver would invalidate it, so it is known that one is.
 
-use core::sync::atomic::Ordering;
-
 use super::*;
 
 type BeginV1 = unsafe extern "C" fn(CUstream) -> Code;
@@ -9,7 +7,13 @@ type BeginV1 = unsafe extern "C" fn(CUstream) -> Code;
 /// `cuStreamBeginCapture` before modes.
 pub(super) unsafe fn begin_v1(call: &Call, next: BeginV1, stream: CUstream) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, || unsafe { next(stream) })
+    begun(call, stream, || unsafe { next(stream) })
+}
+
+/// `cuStreamBeginCapture` before modes, where no stream is the thread's own.
+pub(super) unsafe fn begin_v1_ptsz(call: &Call, next: BeginV1, stream: CUstream) -> Code {
+    // SAFETY: the caller's own arguments.
+    begun(call, per_thread(stream), || unsafe { next(stream) })
 }
 
 type Begin = unsafe extern "C" fn(CUstream, c_int) -> Code;
@@ -17,7 +21,13 @@ type Begin = unsafe extern "C" fn(CUstream, c_int) -> Code;
 /// `cuStreamBeginCapture`.
 pub(super) unsafe fn begin(call: &Call, next: Begin, stream: CUstream, mode: c_int) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, || unsafe { next(stream, mode) })
+    begun(call, stream, || unsafe { next(stream, mode) })
+}
+
+/// `cuStreamBeginCapture`, where no stream is the thread's own.
+pub(super) unsafe fn begin_ptsz(call: &Call, next: Begin, stream: CUstream, mode: c_int) -> Code {
+    // SAFETY: the caller's own arguments.
+    begun(call, per_thread(stream), || unsafe { next(stream, mode) })
 }
 
 type BeginToGraph =
@@ -36,16 +46,33 @@ pub(super) unsafe fn begin_to_graph(
     mode: c_int,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, || unsafe { next(stream, graph, dependencies, edges, count, mode) })
+    begun(call, stream, || unsafe { next(stream, graph, dependencies, edges, count, mode) })
 }
 
-/// Counted before the driver is asked: another thread may ask a question at any moment after that.
-fn begun(call: &Call, ask: impl FnOnce() -> Code) -> Code {
+/// `cuStreamBeginCaptureToGraph`, where no stream is the thread's own.
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn begin_to_graph_ptsz(
+    call: &Call,
+    next: BeginToGraph,
+    stream: CUstream,
+    graph: CUgraph,
+    dependencies: *const c_void,
+    edges: *const c_void,
+    count: usize,
+    mode: c_int,
+) -> Code {
+    let own = per_thread(stream);
+    // SAFETY: the caller's own arguments.
+    begun(call, own, || unsafe { next(stream, graph, dependencies, edges, count, mode) })
+}
+
+/// Known before the driver is asked: another thread may ask a question at any moment after that.
+fn begun(call: &Call, stream: CUstream, ask: impl FnOnce() -> Code) -> Code {
     let captures = &call.process.captures;
-    captures.fetch_add(1, Ordering::SeqCst);
+    captures.begun(stream as usize, pool::place_of(call, stream).map(|place| place.context));
     let code = ask();
     if code != SUCCESS {
-        captures.fetch_sub(1, Ordering::SeqCst);
+        captures.ended(stream as usize);
     }
     code
 }
@@ -54,12 +81,33 @@ type End = unsafe extern "C" fn(CUstream, *mut CUgraph) -> Code;
 
 /// `cuStreamEndCapture`. A capture that was invalidated ends with an error.
 pub(super) unsafe fn end(call: &Call, next: End, stream: CUstream, graph: *mut CUgraph) -> Code {
-    let was_open = is_captured(call, stream);
     // SAFETY: the caller's own arguments.
-    let code = unsafe { next(stream, graph) };
+    ended(call, stream, || unsafe { next(stream, graph) })
+}
+
+/// `cuStreamEndCapture`, where no stream is the thread's own.
+pub(super) unsafe fn end_ptsz(call: &Call, next: End, stream: CUstream, graph: *mut CUgraph) -> Code {
+    // SAFETY: the caller's own arguments.
+    ended(call, per_thread(stream), || unsafe { next(stream, graph) })
+}
+
+fn ended(call: &Call, stream: CUstream, ask: impl FnOnce() -> Code) -> Code {
+    let was_open = is_captured(call, stream);
+    let code = ask();
     if was_open && !is_captured(call, stream) {
-        let one_less = |captures: usize| captures.checked_sub(1);
-        let _ = call.process.captures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+        call.process.captures.ended(stream as usize);
+    }
+    code
+}
+
+type Destroy = unsafe extern "C" fn(CUstream) -> Code;
+
+/// `cuStreamDestroy`: with a stream goes the capture that was begun on it.
+pub(super) unsafe fn destroy(call: &Call, next: Destroy, stream: CUstream) -> Code {
+    // SAFETY: the caller's own argument.
+    let code = unsafe { next(stream) };
+    if code == SUCCESS && call.process.captures.are_open() {
+        call.process.captures.ended(stream as usize);
     }
     code
 }
@@ -71,7 +119,7 @@ pub(super) fn per_thread(stream: CUstream) -> CUstream {
 
 /// Whether `stream` is being captured. Asks the driver only while a capture is open somewhere.
 pub(super) fn is_captured(call: &Call, stream: CUstream) -> bool {
-    if call.process.captures.load(Ordering::SeqCst) == 0 {
+    if !call.process.captures.are_open() {
         return false;
     }
     let mut status = CAPTURE_STATUS_NONE;

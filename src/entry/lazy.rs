@@ -4,17 +4,13 @@
 //! program hears what it would hear of plain memory, save where that would be a promise nobody keeps: sharing by
 //! `cuIpcGetMemHandle` is refused, and the attribute for it says so.
 
-use core::sync::atomic::Ordering;
-
 use super::*;
 use crate::process::lazy::Piece;
 
 /// Whether a request of `bytes` at `place` is to be backed on touch.
 #[inline]
 pub(super) fn is_wanted(call: &Call, place: &Place, bytes: u64) -> bool {
-    bytes >= place.gpu.lazy_from()
-        && call.process.captures.load(Ordering::SeqCst) == 0
-        && !call.process.lazy.is_stopped()
+    bytes >= place.gpu.lazy_from() && !call.process.captures.are_open() && !call.process.lazy.is_stopped()
 }
 
 /// Makes `bytes` of such memory at `place`; `None` where the driver does not, and then plain memory may still be had.

@@ -380,6 +380,7 @@ impl Contexts {
             }
             drop(closing);
             process.graphs.context_gone();
+            process.captures.context_gone(entry.id);
             if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
                 process.pools.drop_doomed(process, entry.gpu);
             }

@@ -133,7 +133,7 @@ impl Lazy {
     /// Moves all pieces to host memory, as the operator asked; they come back as they are touched. Not during a
     /// capture, which would take the copying for part of its graph.
     pub fn move_to_host(&self, process: &Process) {
-        if process.captures.load(Ordering::SeqCst) > 0 {
+        if process.captures.are_open() {
             return;
         }
         // The driver is asked outside the lock. A piece that is freed meanwhile is refused there.

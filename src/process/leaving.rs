@@ -67,9 +67,7 @@ impl Leaving {
     #[inline]
     pub fn settle(&self, process: &Process) -> bool {
         // While a capture is open, the question may break it.
-        self.count.load(Ordering::Acquire) > 0
-            && process.captures.load(Ordering::SeqCst) == 0
-            && self.look(process, true)
+        self.count.load(Ordering::Acquire) > 0 && !process.captures.are_open() && self.look(process, true)
     }
 
     #[cold]

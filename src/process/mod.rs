@@ -11,6 +11,7 @@ pub mod bound;
 pub mod budget;
 pub mod bus;
 pub mod calm;
+pub mod captures;
 pub mod code;
 mod context_cost;
 pub mod contexts;
@@ -29,7 +30,6 @@ pub mod thread;
 pub mod weighing;
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 
 use crate::ledger::Ledger;
 use crate::log;
@@ -39,6 +39,7 @@ use crate::sys::fork::ForkLocal;
 use allocations::Allocations;
 use arrays::Arrays;
 use budget::Budget;
+use captures::Captures;
 use code::Code;
 use contexts::Contexts;
 use gpus::{Gpu, Gpus};
@@ -79,8 +80,8 @@ pub struct Process {
     pub sharing: Sharing,
     /// What its code takes.
     pub code: Code,
-    /// Captures begun and not ended, in which some questions to the driver are not allowed.
-    pub captures: AtomicUsize,
+    /// Its captures.
+    pub captures: Captures,
     ledger: OnceLock<Ledger>,
 }
 
@@ -110,7 +111,7 @@ impl Process {
             external: Arrays::default(),
             sharing: Sharing::default(),
             code: Code::default(),
-            captures: AtomicUsize::new(0),
+            captures: Captures::default(),
             ledger: OnceLock::new(),
         }
     }

@@ -126,7 +126,7 @@ impl Pools {
                 let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive()) else {
                     return dead;
                 };
-                if process.captures.load(Ordering::Relaxed) > 0 {
+                if process.captures.are_open() {
                     pool.charged.fetch_add(reserved, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -178,7 +178,7 @@ impl Pools {
             return bytes;
         };
         drop(known);
-        if process.captures.load(Ordering::Relaxed) > 0 {
+        if process.captures.are_open() {
             return bytes;
         }
         let held = ask(driver, name, Question::Reserved);
@@ -202,7 +202,7 @@ impl Pools {
     /// Gives the unused memory of the pools on `gpu` back to the card, before a request is refused for the want of
     /// it. True where that may have helped.
     pub fn trim(&self, process: &Process, gpu: &Gpu) -> bool {
-        if process.captures.load(Ordering::Relaxed) > 0 {
+        if process.captures.are_open() {
             return false;
         }
         let mut helped = false;

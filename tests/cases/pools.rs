@@ -189,3 +189,47 @@ fn a_pool_of_managed_memory_is_charged_wherever_it_is_preferred() {
         ],
     );
 }
+
+#[test]
+fn pools_are_charged_for_what_they_hold_once_a_capture_is_over_however_it_ended() {
+    if needs_the_simulator() {
+        return;
+    }
+    let endings: [&[&str]; 3] = [
+        &["stream s -> 0", "capture s -> 0", "destroy-stream s -> 0"],
+        &[
+            "context c -> 0",
+            "stream s -> 0",
+            "capture s -> 0",
+            "destroy-context c -> 0",
+            "set-context primary -> 0",
+        ],
+        &["capture-own -> 0", "end-capture-own -> 0"],
+    ];
+    for ending in endings {
+        let then = ["rounds 20 300MiB -> 0", "used -> 0 0MiB"];
+        expect(&four_gib(), &one_card(), &[ending, &then].concat());
+    }
+}
+
+#[test]
+fn a_capture_is_left_whole_when_other_streams_are_destroyed() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "default-pool p -> 0",
+            "threshold p max -> 0",
+            "rounds 1 64MiB -> 0",
+            "stream s -> 0",
+            "stream t -> 0",
+            "capture s -> 0",
+            "destroy-stream t -> 0",
+            "info -> 0 free=3732MiB total=4096MiB",
+            "end-capture s -> 0",
+        ],
+    );
+}

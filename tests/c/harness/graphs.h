@@ -46,6 +46,14 @@ static int graph_command(const char *command, char **w, int n) {
     else if (IS("end-capture-to", 3)) {
         /* end-capture-to GRAPH STREAM */
         code = cu.capture_end((CUstream)find(STREAM, w[2])->value, (CUgraph *)&graph->value);
+    } else if (IS("capture-own", 1)) {
+        /* what a program calls whose default stream is each thread's own */
+        CUresult (*begin)(CUstream, CUstreamCaptureMode) = dlsym(driver_library(), "cuStreamBeginCapture_v2_ptsz");
+        code = begin ? begin(NULL, 0) : CUDA_ERROR_NOT_FOUND;
+    } else if (IS("end-capture-own", 1)) {
+        CUgraph of;
+        CUresult (*end)(CUstream, CUgraph *) = dlsym(driver_library(), "cuStreamEndCapture_ptsz");
+        code = end ? end(NULL, &of) : CUDA_ERROR_NOT_FOUND;
     } else if (IS("free-stream", 3)) {
         code = cu.free_async(find(ADDRESS, w[1])->value, (CUstream)find(STREAM, w[2])->value);
     } else if (IS("set-limit", 3)) code = cu.ctx_set_limit((CUlimit)atoi(w[1]), parse_size(w[2]));
