@@ -381,8 +381,9 @@ impl Contexts {
             drop(closing);
             process.graphs.context_gone();
             process.captures.context_gone(entry.id);
-            if !self.lock().iter().any(|other| core::ptr::eq(other.gpu, entry.gpu)) {
-                process.pools.drop_doomed(process, entry.gpu);
+            // Streams of one card's contexts may have memory of pools on another.
+            if self.lock().is_empty() {
+                process.pools.drop_doomed(process);
             }
             before.forget_gone(process);
             process.pools.refresh(process, entry.driver);

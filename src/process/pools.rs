@@ -273,11 +273,9 @@ impl Pools {
         }
     }
 
-    /// No context is left on `gpu`, and with them all memory of pools that were destroyed is gone.
-    pub fn drop_doomed(&self, process: &Process, gpu: &Gpu) {
-        for id in self
-            .charged(|pool| pool.name == Name::Doomed && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
-        {
+    /// No context is left, and with them all memory of pools that were destroyed is gone.
+    pub fn drop_doomed(&self, process: &Process) {
+        for id in self.charged(|pool| pool.name == Name::Doomed) {
             let bytes = process.allocations.drop_orphans(id).bytes;
             self.less_of_doomed(process, id, bytes);
         }

@@ -1,5 +1,6 @@
 //! Stream-ordered allocation.
 
+use crate::common::Machine;
 use crate::harness::{expect, four_gib, needs_the_simulator, one_card};
 
 #[test]
@@ -230,6 +231,32 @@ fn a_capture_is_left_whole_when_other_streams_are_destroyed() {
             "destroy-stream t -> 0",
             "info -> 0 free=3732MiB total=4096MiB",
             "end-capture s -> 0",
+        ],
+    );
+}
+
+#[test]
+fn memory_that_outlives_its_pool_may_belong_to_another_cards_context() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect(
+        &four_gib(),
+        &Machine::new("16GiB,16GiB"),
+        &[
+            "pool p -> 0",
+            "device 1 -> 0",
+            "context other -> 0",
+            "stream s -> 0",
+            "alloc-pool-stream a p s 1GiB -> 0",
+            "destroy-pool p -> 0",
+            "device 0 -> 0",
+            "reset-primary -> 0",
+            "primary -> 0",
+            "used -> 0 1024MiB",
+            "difference -> 0 0MiB",
+            "free a -> 0",
+            "used -> 0 0MiB",
         ],
     );
 }
