@@ -11,7 +11,7 @@ use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
 use crate::process::allocations::{Owner, Taken};
-use crate::process::contexts::Place;
+use crate::process::contexts::{ContextId, Place};
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
 use crate::process::thread;
@@ -256,13 +256,20 @@ fn refuse<'process>(
     Err(cuda::OUT_OF_MEMORY)
 }
 
-/// The driver freed what was taken out: what that gave back to the card goes back to the budget.
+/// The card of what was taken out to be freed, if that is of a context, which may be gone before the driver has answered.
 #[inline]
-pub fn freed(process: &Process, taken: Taken) {
+pub fn card_of(process: &Process, taken: Taken) -> Option<&'static Gpu> {
     match taken.record.owner {
-        Owner::Context(context) => {
-            give_back(process, process.contexts.gpu_of(context), taken.gives, taken.record.estimated)
-        }
+        Owner::Context(context) => process.contexts.gpu_of(context),
+        Owner::Pool(_) | Owner::Orphan(_) => None,
+    }
+}
+
+/// The driver freed what was taken out, of `gpu`: what that gave back to the card goes back to the budget.
+#[inline]
+pub fn freed(process: &Process, taken: Taken, gpu: Option<&Gpu>) {
+    match taken.record.owner {
+        Owner::Context(_) => give_back(process, gpu, taken.gives, taken.record.estimated),
         // The pool may keep it; where the driver does not say, the charge stays until it does.
         Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, taken.gives),
         Owner::Pool(pool) => {
@@ -283,13 +290,26 @@ pub fn replaced(process: &Process, gpu: &Gpu, address: u64) {
     }
 }
 
-/// The driver refused to free what was taken out: it stays charged.
+/// What was recorded at `address` is gone if its context is, and with that it was not forgotten, as it was not there yet.
 #[cold]
-pub fn not_freed(process: &Process, address: u64, taken: Taken) {
+#[inline(never)]
+pub fn forget_if_gone(process: &Process, address: u64, context: ContextId, gpu: Option<&Gpu>) {
+    if !process.contexts.is_alive(context)
+        && let Some(taken) = process.allocations.take_of(address, context)
+    {
+        process.lazy.take(process, address);
+        give_back(process, gpu, taken.gives, taken.record.estimated);
+    }
+}
+
+/// The driver refused to free what was taken out, of `gpu`: it stays charged.
+#[cold]
+pub fn not_freed(process: &Process, address: u64, taken: Taken, gpu: Option<&Gpu>) {
     let paid_by_others = process.allocations.put_back(address, taken);
     match taken.record.owner {
         Owner::Context(context) => {
-            give_back(process, process.contexts.gpu_of(context), paid_by_others, taken.record.estimated)
+            give_back(process, gpu, paid_by_others, taken.record.estimated);
+            forget_if_gone(process, address, context, gpu);
         }
         Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, paid_by_others),
         Owner::Pool(_) => {}

@@ -4,6 +4,7 @@ use super::*;
 use crate::gate;
 use crate::policy;
 use crate::process::arrays::Array;
+use crate::process::contexts::ContextId;
 
 /// An array as its descriptor asks for it.
 struct Shape {
@@ -77,9 +78,18 @@ unsafe fn granted_by(
             bytes
         });
         // SAFETY: the driver has just written it.
-        gone(call, call.process.arrays.insert(unsafe { *array } as usize, bytes, place));
+        let handle = unsafe { *array } as usize;
+        gone(call, call.process.arrays.insert(handle, bytes, place));
+        forget_if_gone(call, handle, place.context);
     }
     code
+}
+
+/// An array is gone if its context is, and with that it was not forgotten, as it was not there yet.
+fn forget_if_gone(call: &Call, array: usize, context: ContextId) {
+    if !call.process.contexts.is_alive(context) {
+        gone(call, call.process.arrays.take_of(array, context));
+    }
 }
 
 /// An array is gone: what it was charged goes back, and what was mapped into it is let go.
@@ -199,7 +209,10 @@ pub(super) unsafe fn destroy(call: &Call, next: Destroy, array: CUarray) -> Code
     // SAFETY: the caller's own argument.
     let code = unsafe { next(array) };
     match held {
-        Some(held) if code != SUCCESS => arrays.put_back(array as usize, held),
+        Some(held) if code != SUCCESS => {
+            arrays.put_back(array as usize, held);
+            forget_if_gone(call, array as usize, held.context);
+        }
         held => gone(call, held),
     }
     code

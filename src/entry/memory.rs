@@ -176,6 +176,9 @@ fn granted(
         if let Some(index) = place.gpu.ledger.filter(|_| estimated) {
             call.process.ledger().more_estimated(index, taken);
         }
+        if call.process.contexts.is_any_gone_since(call.thread) {
+            gate::forget_if_gone(call.process, address, place.context, Some(place.gpu));
+        }
     }
     code
 }
@@ -218,15 +221,16 @@ pub(super) fn freed_here(call: &Call, address: u64, ask: impl FnOnce() -> Code) 
         }
         return code;
     };
+    let gpu = gate::card_of(process, taken);
     let lazy = if taken.record.estimated { process.lazy.take(process, address) } else { None };
     let code = ask();
     if code == SUCCESS {
-        gate::freed(process, taken);
+        gate::freed(process, taken, gpu);
     } else {
         if let Some(piece) = lazy {
             process.lazy.insert(process, address, piece);
         }
-        gate::not_freed(process, address, taken);
+        gate::not_freed(process, address, taken, gpu);
     }
     code
 }

@@ -188,6 +188,11 @@ impl Allocations {
         bytes
     }
 
+    /// Takes out what is at `address` if it is of `context`.
+    pub fn take_of(&self, address: u64, context: ContextId) -> Option<Taken> {
+        self.take_if(address, |record| record.owner == Owner::Context(context))
+    }
+
     /// Takes out what is at `address` if it is still what `was` there, which is of a pool. That may have been destroyed
     /// meanwhile.
     pub fn take_pooled(&self, address: u64, was: Record) -> Option<Taken> {

@@ -19,7 +19,8 @@ pub struct Array {
     pub gpu: &'static Gpu,
     /// A name of its own, under which memory is bound to it: its handle may be another's as soon as it is gone.
     pub name: u64,
-    context: ContextId,
+    /// The context it goes with.
+    pub context: ContextId,
 }
 
 /// See the module. Thread-safe.
@@ -56,6 +57,13 @@ impl Arrays {
     /// Takes an array out, before the driver is asked to destroy it.
     pub fn take(&self, handle: usize) -> Option<Array> {
         self.lock().remove(&handle)
+    }
+
+    /// Takes an array out if it is of `context`.
+    pub fn take_of(&self, handle: usize, context: ContextId) -> Option<Array> {
+        let mut held = self.lock();
+        held.get(&handle).filter(|array| array.context == context)?;
+        held.remove(&handle)
     }
 
     /// The driver refused to destroy it.

@@ -64,8 +64,9 @@ pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
     greens: green::Greens,
     any_gone: AtomicBool,
-    /// The ids of contexts that are gone and whose memory is still being forgotten: nobody may have them yet.
-    retiring: Mutex<Vec<ContextId>>,
+    /// The ids of contexts that are being destroyed, and whether they are gone and their memory is being forgotten: nobody may
+    /// have them yet.
+    retiring: Mutex<Vec<(ContextId, bool)>>,
     /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
     first: [AtomicPtr<Gpu>; 32],
     /// When what they cost can be seen.
@@ -86,7 +87,7 @@ pub struct Last {
 
 /// Voids what threads remember.
 pub fn forget_last() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
 impl Contexts {
@@ -131,6 +132,20 @@ impl Contexts {
         let entries = self.lock();
         let entry = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver)?;
         Some(Place { gpu: entry.gpu, context: entry.id })
+    }
+
+    /// Whether what is recorded in a context will be forgotten with it: false once that has begun, and it has to be done by
+    /// whoever records it.
+    pub fn is_alive(&self, context: ContextId) -> bool {
+        let entries = self.lock();
+        entries.iter().any(|entry| entry.id == context) || lock(&self.retiring).contains(&(context, false))
+    }
+
+    /// Whether a context went away since this thread's last request found the one that it has.
+    #[inline]
+    pub fn is_any_gone_since(&self, thread: &Thread) -> bool {
+        let last = thread.last.get();
+        last.is_none_or(|last| last.generation != GENERATION.load(Ordering::SeqCst))
     }
 
     /// Whether a context is there, and not about to be destroyed.
@@ -209,7 +224,7 @@ impl Contexts {
             }
             let retiring = lock(&self.retiring);
             let free = |id: &u16| {
-                entries.iter().all(|entry| entry.id.0 != *id) && !retiring.contains(&ContextId(*id))
+                entries.iter().all(|entry| entry.id.0 != *id) && retiring.iter().all(|(of, _)| of.0 != *id)
             };
             let id = (0..ContextId::END).find(free);
             drop(retiring);
@@ -226,6 +241,12 @@ impl Contexts {
             }
             Place { gpu, context: id }
         };
+        // Another thread may have destroyed it, and not have met it.
+        // SAFETY: as above.
+        if unsafe { api.ctx_get_device(&mut device) }.is_err() {
+            self.forget(process, driver, context);
+            return None;
+        }
         // Others may have been made at the same moment, and the card showed them all: now that they are counted, look
         // again.
         for _ in 0..2 {
@@ -311,7 +332,24 @@ impl Contexts {
     }
 
     /// It was destroyed: its charge goes, and that of everything in it.
-    pub fn destroyed(&self, process: &Process, dying: Dying) {
+    pub fn destroyed(&self, process: &Process, driver: usize, context: CUcontext, dying: Dying) {
+        self.bury(process, dying);
+        // Another thread, to which it was current, may have met it anew before the driver was through. Or it is another one by now.
+        let Some(api) = Driver::get(driver) else { return };
+        if self.find(context as usize, driver).is_some() {
+            // SAFETY: a context of this process; a dead one is refused.
+            match unsafe { api.ctx_push(context) } {
+                // SAFETY: the output is a live local; it undoes the push.
+                Ok(()) => drop(unsafe { api.ctx_pop(&mut core::ptr::null_mut()) }),
+                Err(_) => self.forget(process, driver, context),
+            }
+        }
+    }
+
+    /// Forgets a context that turns out to be gone.
+    #[cold]
+    fn forget(&self, process: &Process, driver: usize, context: CUcontext) {
+        let dying = self.destroying(process, driver, context);
         self.bury(process, dying);
     }
 
@@ -319,7 +357,7 @@ impl Contexts {
     pub fn not_destroyed(&self, dying: Dying) {
         let ids: Vec<ContextId> = dying.entries.iter().map(|entry| entry.id).collect();
         self.lock().extend(dying.entries);
-        lock(&self.retiring).retain(|id| !ids.contains(id));
+        lock(&self.retiring).retain(|(id, _)| !ids.contains(id));
     }
 
     /// A primary context is about to be released or reset, perhaps for good: [`Self::primary_released`] follows.
@@ -350,13 +388,17 @@ impl Contexts {
         self.any_gone.store(true, Ordering::SeqCst);
         let mut entries = self.lock();
         let removed: Vec<Entry> = entries.extract_if(.., |entry| gone(entry)).collect();
-        lock(&self.retiring).extend(removed.iter().map(|entry| entry.id));
+        lock(&self.retiring).extend(removed.iter().map(|entry| (entry.id, false)));
         drop(entries);
         forget_last();
         Dying { entries: removed, before }
     }
 
     fn bury(&self, process: &Process, Dying { entries: removed, before }: Dying) {
+        let is_one = |id: &ContextId| removed.iter().any(|entry| entry.id == *id);
+        for (id, gone) in lock(&self.retiring).iter_mut() {
+            *gone |= is_one(id);
+        }
         // What another thread remembered meanwhile is void, too.
         forget_last();
         for entry in &removed {
@@ -394,7 +436,7 @@ impl Contexts {
                 first.store(core::ptr::null_mut(), Ordering::Release);
             }
         }
-        lock(&self.retiring).retain(|id| removed.iter().all(|entry| entry.id != *id));
+        lock(&self.retiring).retain(|(id, _)| !is_one(id));
     }
 
     /// Gives back what was charged for contexts before their cost was known better.

@@ -1,6 +1,7 @@
 //! What contexts cost, and what goes with them.
 
-use crate::common::Container;
+use crate::common::programs::c_program;
+use crate::common::{Container, Machine, Run};
 use crate::harness::{expect, four_gib, needs_the_simulator, one_card, within};
 
 #[test]
@@ -138,4 +139,14 @@ fn limits_of_a_context_are_charged_for_what_they_take_beyond_their_defaults() {
             "used -> 0 0MiB",
         ],
     );
+}
+
+#[test]
+fn what_threads_do_in_a_context_while_it_is_destroyed_leaves_no_charge() {
+    if needs_the_simulator() {
+        return;
+    }
+    let machine = Machine::new("16GiB,context=16MiB");
+    let torn = Run::new(c_program("torn")).on(&machine).within(&four_gib()).args(["200"]).finish();
+    assert_eq!((torn.code(), torn.stdout.as_str(), torn.stderr.as_str()), (0, "", ""), "{torn}");
 }
