@@ -304,6 +304,7 @@ pub fn forget_if_gone(process: &Process, address: u64, context: ContextId, gpu: 
 
 /// The driver refused to free what was taken out, of `gpu`: it stays charged.
 #[cold]
+#[inline(never)]
 pub fn not_freed(process: &Process, address: u64, taken: Taken, gpu: Option<&Gpu>) {
     let paid_by_others = process.allocations.put_back(address, taken);
     match taken.record.owner {

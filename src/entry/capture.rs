@@ -7,13 +7,13 @@ type BeginV1 = unsafe extern "C" fn(CUstream) -> Code;
 /// `cuStreamBeginCapture` before modes.
 pub(super) unsafe fn begin_v1(call: &Call, next: BeginV1, stream: CUstream) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, stream, || unsafe { next(stream) })
+    begun(call, stream, &mut || unsafe { next(stream) })
 }
 
 /// `cuStreamBeginCapture` before modes, where no stream is the thread's own.
 pub(super) unsafe fn begin_v1_ptsz(call: &Call, next: BeginV1, stream: CUstream) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, per_thread(stream), || unsafe { next(stream) })
+    begun(call, per_thread(stream), &mut || unsafe { next(stream) })
 }
 
 type Begin = unsafe extern "C" fn(CUstream, c_int) -> Code;
@@ -21,13 +21,13 @@ type Begin = unsafe extern "C" fn(CUstream, c_int) -> Code;
 /// `cuStreamBeginCapture`.
 pub(super) unsafe fn begin(call: &Call, next: Begin, stream: CUstream, mode: c_int) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, stream, || unsafe { next(stream, mode) })
+    begun(call, stream, &mut || unsafe { next(stream, mode) })
 }
 
 /// `cuStreamBeginCapture`, where no stream is the thread's own.
 pub(super) unsafe fn begin_ptsz(call: &Call, next: Begin, stream: CUstream, mode: c_int) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, per_thread(stream), || unsafe { next(stream, mode) })
+    begun(call, per_thread(stream), &mut || unsafe { next(stream, mode) })
 }
 
 type BeginToGraph =
@@ -46,7 +46,7 @@ pub(super) unsafe fn begin_to_graph(
     mode: c_int,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    begun(call, stream, || unsafe { next(stream, graph, dependencies, edges, count, mode) })
+    begun(call, stream, &mut || unsafe { next(stream, graph, dependencies, edges, count, mode) })
 }
 
 /// `cuStreamBeginCaptureToGraph`, where no stream is the thread's own.
@@ -63,11 +63,12 @@ pub(super) unsafe fn begin_to_graph_ptsz(
 ) -> Code {
     let own = per_thread(stream);
     // SAFETY: the caller's own arguments.
-    begun(call, own, || unsafe { next(stream, graph, dependencies, edges, count, mode) })
+    begun(call, own, &mut || unsafe { next(stream, graph, dependencies, edges, count, mode) })
 }
 
 /// Known before the driver is asked: another thread may ask a question at any moment after that.
-fn begun(call: &Call, stream: CUstream, ask: impl FnOnce() -> Code) -> Code {
+#[inline(never)]
+fn begun(call: &Call, stream: CUstream, ask: &mut dyn FnMut() -> Code) -> Code {
     let captures = &call.process.captures;
     captures.begun(stream as usize, pool::place_of(call, stream).map(|place| place.context));
     let code = ask();
@@ -82,16 +83,17 @@ type End = unsafe extern "C" fn(CUstream, *mut CUgraph) -> Code;
 /// `cuStreamEndCapture`. A capture that was invalidated ends with an error.
 pub(super) unsafe fn end(call: &Call, next: End, stream: CUstream, graph: *mut CUgraph) -> Code {
     // SAFETY: the caller's own arguments.
-    ended(call, stream, || unsafe { next(stream, graph) })
+    ended(call, stream, &mut || unsafe { next(stream, graph) })
 }
 
 /// `cuStreamEndCapture`, where no stream is the thread's own.
 pub(super) unsafe fn end_ptsz(call: &Call, next: End, stream: CUstream, graph: *mut CUgraph) -> Code {
     // SAFETY: the caller's own arguments.
-    ended(call, per_thread(stream), || unsafe { next(stream, graph) })
+    ended(call, per_thread(stream), &mut || unsafe { next(stream, graph) })
 }
 
-fn ended(call: &Call, stream: CUstream, ask: impl FnOnce() -> Code) -> Code {
+#[inline(never)]
+fn ended(call: &Call, stream: CUstream, ask: &mut dyn FnMut() -> Code) -> Code {
     let was_open = is_captured(call, stream);
     let code = ask();
     if was_open && !is_captured(call, stream) {

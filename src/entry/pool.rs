@@ -19,7 +19,7 @@ pub(super) unsafe fn alloc_async(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { pooled(call, || next(address, bytes, stream), address, bytes as u64, None, stream) }
+    unsafe { pooled(call, &mut || next(address, bytes, stream), address, bytes as u64, None, stream) }
 }
 
 /// `cuMemAllocAsync`, where no stream is the thread's own.
@@ -32,7 +32,7 @@ pub(super) unsafe fn alloc_async_ptsz(
 ) -> Code {
     let own = per_thread(stream);
     // SAFETY: the caller's own arguments.
-    unsafe { pooled(call, || next(address, bytes, stream), address, bytes as u64, None, own) }
+    unsafe { pooled(call, &mut || next(address, bytes, stream), address, bytes as u64, None, own) }
 }
 
 type AllocFromPoolAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream) -> Code;
@@ -47,7 +47,9 @@ pub(super) unsafe fn alloc_from_pool_async(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    unsafe { pooled(call, || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), stream) }
+    unsafe {
+        pooled(call, &mut || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), stream)
+    }
 }
 
 /// `cuMemAllocFromPoolAsync`, where no stream is the thread's own.
@@ -61,7 +63,9 @@ pub(super) unsafe fn alloc_from_pool_async_ptsz(
 ) -> Code {
     let own = per_thread(stream);
     // SAFETY: the caller's own arguments.
-    unsafe { pooled(call, || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), own) }
+    unsafe {
+        pooled(call, &mut || next(address, bytes, pool, stream), address, bytes as u64, Some(pool), own)
+    }
 }
 
 /// The way of a request to a pool: reserve what the pool may grow by, ask the driver, charge what it then holds. If
@@ -69,9 +73,10 @@ pub(super) unsafe fn alloc_from_pool_async_ptsz(
 ///
 /// # Safety
 /// `ask` makes the request with these outputs and this stream.
+#[inline(never)]
 unsafe fn pooled(
     call: &Call,
-    mut ask: impl FnMut() -> Code,
+    ask: &mut dyn FnMut() -> Code,
     address: *mut CUdeviceptr,
     bytes: u64,
     pool: Option<CUmemoryPool>,
@@ -153,6 +158,7 @@ fn elsewhere(call: &Call, id: PoolId, gpu: &'static Gpu, bytes: u64) -> Result<P
 }
 
 /// Where work on `stream` is done. The driver lets a stream be used while another card's context is current, or none.
+#[inline(never)]
 pub(super) fn place_of(call: &Call, stream: CUstream) -> Option<Place> {
     let current = call.place();
     let own = stream as usize > PER_THREAD_STREAM as usize;
@@ -229,7 +235,7 @@ pub(super) unsafe fn free_async(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    freed_on(call, stream, address, || unsafe { next(address, stream) })
+    freed_on(call, stream, address, &mut || unsafe { next(address, stream) })
 }
 
 /// `cuMemFreeAsync`, where no stream is the thread's own.
@@ -240,10 +246,11 @@ pub(super) unsafe fn free_async_ptsz(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the caller's own arguments.
-    freed_on(call, per_thread(stream), address, || unsafe { next(address, stream) })
+    freed_on(call, per_thread(stream), address, &mut || unsafe { next(address, stream) })
 }
 
-fn freed_on(call: &Call, stream: CUstream, address: CUdeviceptr, ask: impl FnOnce() -> Code) -> Code {
+#[inline(never)]
+fn freed_on(call: &Call, stream: CUstream, address: CUdeviceptr, ask: &mut dyn FnMut() -> Code) -> Code {
     if is_captured(call, stream) {
         // A node of a graph, which frees when it is launched.
         return ask();

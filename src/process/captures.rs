@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::contexts::ContextId;
+use super::locks::lock;
 
 /// See the module. Thread-safe.
 #[derive(Default)]
@@ -29,6 +30,7 @@ impl Captures {
     }
 
     /// The one on `stream` has ended, if that is where one was begun: threads' own streams go by the same name.
+    #[inline(never)]
     pub fn ended(&self, stream: usize) {
         let mut streams = self.lock();
         if let Some(place) = streams.iter().position(|(begun, _)| *begun == stream) {
@@ -44,7 +46,8 @@ impl Captures {
         self.open.store(streams.len(), Ordering::SeqCst);
     }
 
+    #[inline(never)]
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Option<ContextId>)>> {
-        self.streams.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.streams)
     }
 }

@@ -136,6 +136,8 @@ impl Contexts {
 
     /// Whether what is recorded in a context will be forgotten with it: false once that has begun, and it has to be done by
     /// whoever records it.
+    #[cold]
+    #[inline(never)]
     pub fn is_alive(&self, context: ContextId) -> bool {
         let entries = self.lock();
         entries.iter().any(|entry| entry.id == context) || lock(&self.retiring).contains(&(context, false))
@@ -336,18 +338,15 @@ impl Contexts {
         self.bury(process, dying);
         // Another thread, to which it was current, may have met it anew before the driver was through. Or it is another one by now.
         let Some(api) = Driver::get(driver) else { return };
-        if self.find(context as usize, driver).is_some() {
-            // SAFETY: a context of this process; a dead one is refused.
-            match unsafe { api.ctx_push(context) } {
-                // SAFETY: the output is a live local; it undoes the push.
-                Ok(()) => drop(unsafe { api.ctx_pop(&mut core::ptr::null_mut()) }),
-                Err(_) => self.forget(process, driver, context),
-            }
+        // SAFETY: a context of this process; a dead one is refused.
+        if self.find(context as usize, driver).is_some() && unsafe { api.within(context, || ()) }.is_none() {
+            self.forget(process, driver, context);
         }
     }
 
     /// Forgets a context that turns out to be gone.
     #[cold]
+    #[inline(never)]
     fn forget(&self, process: &Process, driver: usize, context: CUcontext) {
         let dying = self.destroying(process, driver, context);
         self.bury(process, dying);
