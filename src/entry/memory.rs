@@ -1,7 +1,7 @@
 //! Plain, pitched and managed memory.
 
 use super::*;
-use crate::gate;
+use crate::gate::{self, Charge};
 use crate::process::allocations::{Owner, Record};
 
 type Alloc = unsafe extern "C" fn(*mut CUdeviceptr, usize) -> Code;
@@ -167,20 +167,26 @@ fn granted(
     });
     if code == SUCCESS {
         let (address, bytes) = given();
-        let record = Record { bytes, owner: Owner::Context(place.context), estimated };
-        if call.process.contexts.is_any_gone() {
-            gate::replaced(call.process, place.gpu, address);
-        }
-        let taken = call.process.allocations.insert(address, record);
-        charge.settle(taken);
-        if let Some(index) = place.gpu.ledger.filter(|_| estimated) {
-            call.process.ledger().more_estimated(index, taken);
-        }
-        if call.process.contexts.is_any_gone_since(call.thread) {
-            gate::forget_if_gone(call.process, address, place.context, Some(place.gpu));
-        }
+        record(call, &place, charge, address, bytes, estimated);
     }
     code
+}
+
+/// Records what the driver has given. Here once for all requests.
+#[inline(never)]
+fn record(call: &Call, place: &Place, charge: Charge, address: u64, bytes: u64, estimated: bool) {
+    let record = Record { bytes, owner: Owner::Context(place.context), estimated };
+    if call.process.contexts.is_any_gone() {
+        gate::replaced(call.process, place.gpu, address);
+    }
+    let taken = call.process.allocations.insert(address, record);
+    charge.settle(taken);
+    if let Some(index) = place.gpu.ledger.filter(|_| estimated) {
+        call.process.ledger().more_estimated(index, taken);
+    }
+    if call.process.contexts.is_any_gone_since(call.thread) {
+        gate::forget_if_gone(call.process, address, place.context, Some(place.gpu));
+    }
 }
 
 type Free = unsafe extern "C" fn(CUdeviceptr) -> Code;
