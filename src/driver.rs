@@ -205,6 +205,15 @@ impl Driver {
         DRIVERS.get(index)
     }
 
+    /// This thread's current context; `None` where it has none, or the driver does not say.
+    #[inline]
+    pub fn current(&self) -> Option<CUcontext> {
+        let mut context: CUcontext = core::ptr::null_mut();
+        // SAFETY: the output is a live local of the type that the driver fills.
+        unsafe { self.ctx_get_current(&mut context) }.ok()?;
+        (!context.is_null()).then_some(context)
+    }
+
     /// Does something with `context` current; `None`, and nothing done, where the driver refuses that.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The way of a request: reserve -> driver -> commit or give back.
+//! The way of a request: reserve -> driver -> settle or give back.
 //!
 //! Bytes are taken from the container's budget before the driver is asked, so that two requests can never be
 //! granted what only one of them fits in; no lock is held meanwhile. What the driver then took is what stays charged.

@@ -18,6 +18,7 @@ use super::Process;
 use super::calm::Calm;
 use super::context_cost::{learn, look};
 use super::gpus::Gpu;
+use super::locks::lock;
 use super::outlived::Before;
 use super::thread::{self, Thread};
 use super::weighing::Spot;
@@ -96,12 +97,7 @@ impl Contexts {
     #[inline]
     pub fn current(&self, process: &Process, driver: usize, thread: &Thread) -> Option<Place> {
         let api = Driver::get(driver)?;
-        let mut context: CUcontext = core::ptr::null_mut();
-        // SAFETY: the output is a live local of the type that the driver fills.
-        unsafe { api.ctx_get_current(&mut context) }.ok()?;
-        if context.is_null() {
-            return None;
-        }
+        let context = api.current()?;
         let generation = GENERATION.load(Ordering::Relaxed);
         let handle = context as usize;
         if let Some(last) = thread.last.get()
@@ -185,13 +181,9 @@ impl Contexts {
             return;
         }
         // Only a current context can be asked about its card.
+        let meet = || self.meet(process, driver, api, context, Some(created));
         // SAFETY: the driver has just handed this context out.
-        if unsafe { api.ctx_push(context) }.is_ok() {
-            self.meet(process, driver, api, context, Some(created));
-            let mut popped = core::ptr::null_mut();
-            // SAFETY: the output is a live local; it undoes the push above.
-            let _ = unsafe { api.ctx_pop(&mut popped) };
-        }
+        let _ = unsafe { api.within(context, meet) };
     }
 
     /// Charges the current context, seen for the first time.
@@ -265,10 +257,8 @@ impl Contexts {
             return;
         };
         let Some(api) = Driver::get(driver) else { return };
-        let mut context: CUcontext = core::ptr::null_mut();
-        // SAFETY: the output is a live local of the type that the driver fills.
-        let known = unsafe { api.ctx_get_current(&mut context) }.is_ok() && context as usize == handle;
-        if known && self.calm.are_young(now) {
+        let still = api.current().is_some_and(|context| context as usize == handle);
+        if still && self.calm.are_young(now) {
             self.look_again(process, driver, api, place.gpu);
         }
         self.settle(process);
@@ -297,9 +287,7 @@ impl Contexts {
     pub fn physical_free(&self, gpu: &Gpu) -> Option<u64> {
         let Last { handle, driver, place, .. } = thread::with(|thread| thread.last.get())?;
         let api = Driver::get(driver).filter(|_| core::ptr::eq(place.gpu, gpu))?;
-        let mut context: CUcontext = core::ptr::null_mut();
-        // SAFETY: the output is a live local of the type that the driver fills.
-        unsafe { api.ctx_get_current(&mut context) }.ok().filter(|()| context as usize == handle)?;
+        api.current().filter(|context| *context as usize == handle)?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: the outputs are live locals of the types that the driver fills.
         unsafe { api.mem_info(&mut free, &mut total) }.ok()?;
@@ -455,8 +443,4 @@ impl Contexts {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
         lock(&self.entries)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
