@@ -38,7 +38,10 @@ fn run_tells_a_command_that_is_missing_from_one_that_cannot_be_executed() {
 fn run_passes_signals_on_to_the_command() {
     for signal in ["TERM", "HUP", "INT", "USR1", "QUIT"] {
         let script = format!("trap 'exit 42' {signal}; echo ready; while :; do sleep 0.02; done");
-        let mut child = run_script(&["--limit", "1GiB"], &script).spawn();
+        // What is ignored where the tests were started can be trapped nowhere below.
+        let run =
+            Run::new("env").arg("--default-signal").arg(cuquota()).args(["run", "--sim", "--limit", "1GiB"]);
+        let mut child = run.args(["--", "sh", "-c", &script]).spawn();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
