@@ -279,15 +279,22 @@ pub fn freed(process: &Process, taken: Taken, gpu: Option<&Gpu>) {
 }
 
 /// The driver has given `address` anew, on `gpu`: what was known there is gone with its context, and what it was charged
-/// goes back to the budget.
+/// goes back to the budget. Unless it is `context` that has gone, in which it was given: then it is somebody else's by now, and
+/// false is answered.
 #[cold]
-pub fn replaced(process: &Process, gpu: &Gpu, address: u64) {
-    let Some(stale) = process.allocations.take(address) else { return };
+pub fn replaced(process: &Process, gpu: &Gpu, address: u64, context: Option<ContextId>) -> bool {
+    let Some(stale) = process.allocations.take(address) else { return true };
+    // Asked now that it is taken: what was recorded before that is stale if ours is there still.
+    if context.is_some_and(|context| !process.contexts.is_alive(context)) {
+        not_freed(process, address, stale, card_of(process, stale));
+        return false;
+    }
     match stale.record.owner {
         Owner::Context(_) => give_back(process, Some(gpu), stale.gives, stale.record.estimated),
         Owner::Orphan(pool) => process.pools.less_of_doomed(process, pool, stale.gives),
         Owner::Pool(_) => {}
     }
+    true
 }
 
 /// What was recorded at `address` is gone if its context is, and with that it was not forgotten, as it was not there yet.

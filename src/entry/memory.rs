@@ -176,8 +176,10 @@ fn granted(
 #[inline(never)]
 fn record(call: &Call, place: &Place, charge: Charge, address: u64, bytes: u64, estimated: bool) {
     let record = Record { bytes, owner: Owner::Context(place.context), estimated };
-    if call.process.contexts.is_any_gone() {
-        gate::replaced(call.process, place.gpu, address);
+    if call.process.contexts.is_any_gone()
+        && !gate::replaced(call.process, place.gpu, address, Some(place.context))
+    {
+        return;
     }
     let taken = call.process.allocations.insert(address, record);
     charge.settle(taken);

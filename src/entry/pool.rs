@@ -126,7 +126,7 @@ unsafe fn pooled(
                 charge.hand_over();
             }
             if process.contexts.is_any_gone() {
-                gate::replaced(process, gpu, given);
+                let _ = gate::replaced(process, gpu, given, None);
             }
             let owner = Owner::Pool(id);
             process.allocations.insert(given, Record { bytes, owner, estimated: false });

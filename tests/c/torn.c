@@ -1,6 +1,7 @@
 /*
- * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, while another destroys it. With all of them done
- * what is charged is what the card holds. Exit status 1 where it is not.
+ * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, while another destroys it. Every other round they
+ * only allocate, and others allocate and free in a context that stays, which may be given the same addresses at once. With all of
+ * them done what is charged is what the card holds. Exit status 1 where it is not.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,11 +12,12 @@
 #include "harness/sizes.h"
 
 #define THREADS 4
+#define STAYING 2
 #define MOST 8
 
 static struct driver cu;
-static CUcontext context;
-static atomic_int going;
+static CUcontext context, primary;
+static atomic_int going, freeing;
 
 static void *play(void *unused) {
     (void)unused;
@@ -25,6 +27,10 @@ static void *play(void *unused) {
     int held = 0, refused = 0;
     cu.ctx_set(context);
     while (atomic_load(&going) && refused < 50) {
+        if (!atomic_load(&freeing)) {
+            refused += cu.alloc(&at[0], 2 << 20) != 0;
+            continue;
+        }
         if (held < MOST) {
             CUresult code = held % 2 ? cu.alloc(&at[held], 4 << 20) : cu.array_create_3d(&arrays[held], &shape);
             if (code) refused++;
@@ -38,27 +44,45 @@ static void *play(void *unused) {
     return NULL;
 }
 
+/* Leaves what it has last in `kept`, 0 where that is nothing. */
+static void *stay(void *kept) {
+    CUdeviceptr *at = kept;
+    cu.ctx_set(primary);
+    for (int i = 0; atomic_load(&going); i = (i + 1) % MOST) {
+        if (at[i] && cu.free(at[i])) break;
+        at[i] = 0;
+        if (cu.alloc(&at[i], 4 << 20)) at[i] = 0;
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 3;
     unsigned long long (*process_bytes)(int) = dlsym(driver_library(), "simgpu_process_bytes");
     cu = reach_driver("dlsym");
-    CUcontext primary;
     if (!process_bytes || cu.init(0) || cu.primary_retain(&primary, 0) || cu.ctx_set(primary)) return 3;
     for (int round = 0; round < atoi(argv[1]); round++) {
-        pthread_t ids[THREADS];
+        int staying = round % 2 ? STAYING : 0;
+        pthread_t ids[THREADS + STAYING];
+        CUdeviceptr kept[STAYING][MOST] = {0};
         if (cu.ctx_create(&context, 0, 0) || cu.ctx_set(primary)) return 3;
         atomic_store(&going, 1);
+        atomic_store(&freeing, !staying);
         for (int i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, play, NULL);
-        usleep(1000 + 100 * (round % 20));
+        for (int i = 0; i < staying; i++) pthread_create(&ids[THREADS + i], NULL, stay, kept[i]);
+        usleep((staying ? 100 : 1000) + 100 * (round % 20));
         CUresult destroyed = cu.ctx_destroy(context);
         atomic_store(&going, 0);
-        for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
+        for (int i = 0; i < THREADS + staying; i++) pthread_join(ids[i], NULL);
         size_t free = 0, total = 0;
         CUresult code = cu.mem_info(&free, &total);
         if (destroyed || code || total - free != process_bytes(0)) {
             printf("round %d: %d, then %d, %zu charged, %llu held\n", round, destroyed, code, total - free, process_bytes(0));
             return 1;
         }
+        for (int i = 0; i < staying; i++)
+            for (int j = 0; j < MOST; j++)
+                if (kept[i][j] && cu.free(kept[i][j])) return 4;
     }
     return 0;
 }
