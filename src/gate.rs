@@ -164,9 +164,10 @@ impl Coming<'_> {
 
 impl Drop for Coming<'_> {
     fn drop(&mut self) {
-        let Charge { process, gpu, ref mut bytes, .. } = self.0;
-        *bytes = thread::with(|thread| thread.coming.take());
-        give_back(process, Some(gpu), core::mem::take(bytes), true);
+        // Here and not by the charge, as it is an estimate.
+        self.0.bytes = 0;
+        let left = thread::with(|thread| thread.coming.take());
+        give_back(self.0.process, Some(self.0.gpu), left, true);
     }
 }
 
