@@ -49,6 +49,25 @@ unsafe fn made_by(
     device: CUdevice,
     ask: &mut dyn FnMut() -> Code,
 ) -> Code {
+    let met = || {
+        if !context.is_null() {
+            // SAFETY: the driver has just written it.
+            call.process.contexts.made(call.process, call.driver, unsafe { *context }, created);
+        }
+    };
+    making(call, created, device, ask, &met)
+}
+
+/// The way of every call that may make a context of `device`, `created` for itself or primary: where `ask` answers success, `met`
+/// takes notice of it.
+#[inline(never)]
+pub(super) fn making(
+    call: &Call,
+    created: bool,
+    device: CUdevice,
+    ask: &mut dyn FnMut() -> Code,
+    met: &dyn Fn(),
+) -> Code {
     if !call.process.budget.permits() {
         return cuda::NOT_PERMITTED;
     }
@@ -60,9 +79,8 @@ unsafe fn made_by(
         Some(charge) => charge.ask(|| call.uncharged(&mut *ask)),
         None => call.uncharged(ask),
     };
-    if code == SUCCESS && !context.is_null() {
-        // SAFETY: the driver has just written it.
-        call.process.contexts.made(call.process, call.driver, unsafe { *context }, created);
+    if code == SUCCESS {
+        met();
     }
     // Until now, so that there is no moment at which the neighbours do not count it.
     drop(charge);

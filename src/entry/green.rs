@@ -1,7 +1,6 @@
 //! Green contexts, which keep the primary context of their device and stand in its place.
 
 use super::*;
-use crate::gate;
 
 type Create = unsafe extern "C" fn(*mut CUgreenCtx, *mut c_void, CUdevice, c_uint) -> Code;
 
@@ -15,26 +14,15 @@ pub(super) unsafe fn create(
     device: CUdevice,
     flags: c_uint,
 ) -> Code {
-    if !call.process.budget.permits() {
-        return cuda::NOT_PERMITTED;
-    }
-    let charge = match gate::reserve_context(call.process, call.driver, device, false) {
-        Ok(charge) => charge,
-        Err(code) => return code,
-    };
     // SAFETY: the caller's own arguments.
-    let ask = || call.uncharged(|| unsafe { next(green, descriptor, device, flags) });
-    let code = match &charge {
-        Some(charge) => charge.ask(ask),
-        None => ask(),
+    let mut ask = || unsafe { next(green, descriptor, device, flags) };
+    let met = || {
+        if !green.is_null() {
+            // SAFETY: the driver has just written it.
+            call.process.contexts.green_made(call.process, call.driver, unsafe { *green }, device);
+        }
     };
-    if code == SUCCESS && !green.is_null() {
-        // SAFETY: the driver has just written it.
-        call.process.contexts.green_made(call.process, call.driver, unsafe { *green }, device);
-    }
-    // As with any context.
-    drop(charge);
-    code
+    context::making(call, false, device, &mut ask, &met)
 }
 
 type Destroy = unsafe extern "C" fn(CUgreenCtx) -> Code;
