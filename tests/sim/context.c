@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Contexts that ever were. A destroyed one stays, so that a stale handle is answered as the driver does. */
+/* A destroyed context stays, so that a stale handle is answered as the driver does, or until its handle is given anew. */
 static struct sim_context *primaries[32]; /* by card */
+static struct sim_context *destroyed;     /* those whose handles may be given anew, the last one first */
 
 /* The stack of the calling thread. Initial-exec: glibc keeps room for a handful of bytes even when the library is
  * opened late, and asking for the current context costs no call. */
@@ -117,15 +118,18 @@ static CUresult bring_to_life(struct sim_context *context)
 static struct sim_context *context_new(CUdevice device, bool primary)
 {
     int index = sim_device_card(device);
-    struct sim_context *context = index < 0 ? NULL : calloc(1, sizeof *context);
+    struct sim_context *context = index < 0 ? NULL : primary || !destroyed ? calloc(1, sizeof *context) : destroyed;
     if (!context)
         return NULL;
-    context->device = device;
+    if (context == destroyed)
+        destroyed = context->next;
+    else
+        sim_handle_add(context, SIM_CONTEXT);
+    *context = (struct sim_context){.device = device};
     context->card_index = (unsigned)index;
     context->card = sim_card((unsigned)index);
     context->primary = primary;
     context->api_version = 3020;
-    sim_handle_add(context, SIM_CONTEXT);
     return context;
 }
 
@@ -157,6 +161,15 @@ static void end_life(struct sim_context *context)
     context->alive = false;
 }
 
+/* What a dead context's handle is from now on. */
+static void lay_aside(struct sim_context *context)
+{
+    if (!sim_spec()->handles_anew)
+        return;
+    context->next = destroyed;
+    destroyed = context;
+}
+
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned api_version)
 {
     CUresult unsafe = sim_capture_unsafe();
@@ -173,8 +186,8 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS) {
-        sim_handle_drop(context);
-        free(context);
+        if (context)
+            lay_aside(context);
         return result;
     }
     context->flags = flags | CU_CTX_MAP_HOST;
@@ -194,6 +207,7 @@ static CUresult destroy(CUcontext handle)
     end_life(context);
     if (sim_current_or_null() == context)
         depth--;
+    lay_aside(context);
     return CUDA_SUCCESS;
 }
 

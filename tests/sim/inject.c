@@ -109,26 +109,47 @@ CUresult sim_start(void)
     }
     if (result == CUDA_SUCCESS && sim_state() == SIM_UNINITIALISED) {
         atexit(deinitialise);
+        sim_jitter_us = spec->jitter_us;
         atomic_store(&state, SIM_READY);
     }
     pthread_mutex_unlock(&starting);
     return result;
 }
 
-void sim_delay(void)
+/* The calling thread's dice. */
+static unsigned roll(void)
 {
-    const struct sim_spec *spec = sim_spec();
     static __thread unsigned seed;
-    if (!spec || !spec->delay_us)
-        return;
-    struct timespec now;
     if (!seed) {
+        struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
         seed = (unsigned)now.tv_nsec ^ (unsigned)(uintptr_t)&seed;
     }
-    unsigned us = (unsigned)rand_r(&seed) % (spec->delay_us + 1);
-    now = (struct timespec){.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
-    nanosleep(&now, NULL);
+    return (unsigned)rand_r(&seed);
+}
+
+static void sleep_up_to(unsigned most_us)
+{
+    unsigned us = roll() % (most_us + 1);
+    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    nanosleep(&time, NULL);
+}
+
+void sim_delay(void)
+{
+    const struct sim_spec *spec = sim_spec();
+    if (spec && spec->delay_us)
+        sleep_up_to(spec->delay_us);
+}
+
+enum { JITTERS_ONE_IN = 64 };
+
+unsigned sim_jitter_us;
+
+void sim_jitter_now(void)
+{
+    if (!(roll() % JITTERS_ONE_IN))
+        sleep_up_to(sim_jitter_us);
 }
 
 /* ---- the back door ------------------------------------------------------------------------- */

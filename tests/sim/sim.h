@@ -37,6 +37,21 @@ CUresult sim_enter(struct sim_entry *entry);
 /* The same for the few entry points that work before cuInit. */
 CUresult sim_enter_always(struct sim_entry *entry);
 
+/* Before and after a call, without the lock: now and then sleeps as the spec's jitter says, so that whoever makes calls one
+ * after another without a lock meets others in between. */
+void sim_jitter_now(void);
+extern unsigned sim_jitter_us; /* 0 for none, as before cuInit */
+static inline void sim_jitter(void)
+{
+    if (sim_jitter_us)
+        sim_jitter_now();
+}
+static inline void sim_jitter_scope_(int *unused)
+{
+    (void)unused;
+    sim_jitter();
+}
+
 #define SIM_ENTRY_(entry_name)                                                                                        \
     static struct sim_entry sim_entry_ __attribute__((section("sim_entries"), aligned(8))) = {.name = entry_name}
 
@@ -46,6 +61,8 @@ CUresult sim_enter_always(struct sim_entry *entry);
 #define SIM_ENTER_ALWAYS(name) SIM_ENTER_WITH_(name, sim_enter_always)
 #define SIM_ENTER_WITH_(name, gate)                                                                                   \
     SIM_ENTRY_(#name);                                                                                                \
+    sim_jitter();                                                                                                     \
+    int sim_leaves_ __attribute__((cleanup(sim_jitter_scope_), unused)) = 0;                                          \
     do {                                                                                                              \
         CUresult sim_gate_ = gate(&sim_entry_);                                                                       \
         if (sim_gate_ != CUDA_SUCCESS)                                                                                \
@@ -156,6 +173,7 @@ struct sim_context {
     size_t limit_counts[3];
     int cache_config, shared_config;
     uint64_t peers; /* cards that cuCtxEnablePeerAccess opened */
+    struct sim_context *next; /* of a destroyed one */
 };
 
 /* The calling thread's current context, or the error that a call needing one answers (201, 709). */

@@ -102,13 +102,17 @@ static const char *parse_option(const char *key, const char *value, struct sim_s
         return parse_choice(value, "all", "none", &spec->no_work) ? NULL : "want work=none or work=all";
     if (!strcmp(key, "delay"))
         return parse_delay(value, &spec->delay_us) ? NULL : "want at most a second, such as delay=200us";
+    if (!strcmp(key, "handles"))
+        return parse_choice(value, "unique", "anew", &spec->handles_anew) ? NULL : "want handles=anew or handles=unique";
+    if (!strcmp(key, "jitter"))
+        return parse_delay(value, &spec->jitter_us) ? NULL : "want at most a second, such as jitter=200us";
     if (!strcmp(key, "mig"))
         return parse_choice(value, "0", "1", &spec->mig) ? NULL : "want mig=0 or mig=1";
     if (!strcmp(key, "managed"))
         return parse_choice(value, "0", "1", &spec->managed) ? NULL : "want managed=0 or managed=1";
     if (!strcmp(key, "nvml"))
         return parse_nvml(value, spec) ? NULL : "want nvml=notsupported or nvml=nopermission";
-    return "no such option; there are context, module, driver, procaddr, calls, work, delay, managed, mig, nvml";
+    return "no such option; there are context, module, driver, procaddr, calls, work, delay, jitter, handles, managed, mig, nvml";
 }
 
 /* Adds a card of the size that the part says; NULL, or what it wants instead. */

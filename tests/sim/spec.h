@@ -19,6 +19,8 @@ struct sim_spec {
     bool no_work;                       /* benchmarks: calls do next to nothing */
     bool mig;                           /* every card is cut, and shows as one MIG instance */
     bool managed;                       /* CONCURRENT_MANAGED_ACCESS */
+    bool handles_anew;                  /* a new context has the handle of the one destroyed last */
+    unsigned jitter_us;                 /* now and then a random delay up to this before and after any call */
     unsigned delay_us;                  /* a random delay up to this inside allocation calls */
     int nvml_memory_code;               /* what NVML's memory info answers instead of figures; 0: figures */
 };
