@@ -150,13 +150,12 @@ fn with_memory(call: &Call, plan: &Plan, ask: &mut dyn FnMut() -> Code) -> Code 
         let Some(pool) = process.pools.of_graphs(call.driver, need.device, need.gpu) else { continue };
         // Also where the driver refused: it may have taken a part of it. Where it does not say, all of it stays charged
         // until it does after a success, and nothing after a failure.
-        match process.pools.settle(process, pool, charge.bytes()) {
-            Ok(()) => charge.hand_over(),
-            Err(_) if code == SUCCESS => {
-                process.pools.take_over(pool, charge.bytes());
-                charge.hand_over();
-            }
-            Err(_) => {}
+        let settled = process.pools.settle(process, pool, charge.bytes());
+        if settled.is_err() {
+            process.pools.suspect(pool);
+        }
+        if settled.is_ok() || code == SUCCESS && process.pools.take_over(pool, charge.bytes()) {
+            charge.hand_over();
         }
     }
     code

@@ -4,11 +4,13 @@
 //! What a pool holds only the driver knows, and it must not be asked while a capture is open; then a request is
 //! charged in full, and the charge is put right at the next question.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use crate::abi::*;
 use crate::driver::Driver;
+use crate::sys::clock;
 
 use super::Process;
 use super::gpus::Gpu;
@@ -47,8 +49,42 @@ struct Pool {
     charged: AtomicU64,
     /// Whether it may hold memory that was not charged: the driver did not say.
     suspect: AtomicBool,
-    /// How often the charge was put right.
-    settled: Mutex<u64>,
+    /// How often the charge was changed, of this pool and of those before it in its place.
+    changes: Mutex<u64>,
+    /// How many threads ask the driver about it just now.
+    askers: AtomicU32,
+}
+
+impl Pool {
+    /// `bytes` that were reserved in advance become part of the charge until it is put right.
+    fn take_over(&self, bytes: u64) {
+        *lock(&self.changes) += 1;
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A pool that the driver is asked about: it is not destroyed before this is dropped.
+struct Asked<'pools> {
+    pools: &'pools Pools,
+    id: PoolId,
+    name: Name,
+    driver: usize,
+    gpu: Option<&'static Gpu>,
+    changes: u64,
+}
+
+impl Asked<'_> {
+    fn ask(&self, question: Question) -> Result<u64, Code> {
+        ask(self.driver, self.name, question)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pools.read().get(usize::from(self.id.0)) {
+            pool.askers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// See the module. Thread-safe.
@@ -79,18 +115,23 @@ impl Pools {
             .iter()
             .position(|pool| pool.name == name && pool.driver == driver)
             .or_else(|| known.iter().position(|pool| pool.name == Name::Gone));
-        let new = Pool {
-            name,
-            driver,
-            gpu,
-            charged: AtomicU64::new(0),
-            suspect: AtomicBool::new(false),
-            settled: Mutex::new(0),
-        };
-        match place {
-            Some(place) if known[place].name == Name::Gone => known[place] = new,
+        match place.map(|place| &mut known[place]) {
+            Some(pool) if pool.name == Name::Gone => {
+                (pool.name, pool.driver, pool.gpu) = (name, driver, gpu);
+                *pool.suspect.get_mut() = false;
+                // It may have the handle of the one before it: an answer about that is none about this.
+                pool.take_over(0);
+            }
             Some(_) => {}
-            None => known.push(new),
+            None => known.push(Pool {
+                name,
+                driver,
+                gpu,
+                charged: AtomicU64::new(0),
+                suspect: AtomicBool::new(false),
+                changes: Mutex::new(0),
+                askers: AtomicU32::new(0),
+            }),
         }
         let place = place.unwrap_or(known.len() - 1);
         u16::try_from(place).ok().filter(|id| *id < 0x7fff).map(PoolId)
@@ -121,30 +162,23 @@ impl Pools {
     pub fn settle(&self, process: &Process, id: PoolId, reserved: u64) -> Result<(), Code> {
         let dead = if reserved > 0 { Err(cuda::INVALID_VALUE) } else { Ok(()) };
         for _ in 0..MOST_ATTEMPTS {
-            let (name, driver, gpu, settled) = {
-                let known = self.read();
-                let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive()) else {
-                    return dead;
-                };
-                if process.captures.are_open() {
-                    pool.charged.fetch_add(reserved, Ordering::Relaxed);
-                    return Ok(());
-                }
-                let Some(gpu) = pool.gpu else { return Ok(()) };
-                (pool.name, pool.driver, gpu, *lock(&pool.settled))
-            };
+            if process.captures.are_open() {
+                return if self.take_over(id, reserved) { Ok(()) } else { dead };
+            }
+            let Some(asked) = self.asked(id) else { return dead };
+            let Some(gpu) = asked.gpu else { return Ok(()) };
             // The driver is asked outside the lock.
-            let held = ask(driver, name, Question::Reserved)?;
+            let held = asked.ask(Question::Reserved)?;
             let known = self.read();
-            let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == name) else {
+            let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == asked.name) else {
                 return dead;
             };
-            let mut times = lock(&pool.settled);
-            if *times != settled {
-                // Another thread has put it right since, with an answer that may be newer than this one.
+            let mut changes = lock(&pool.changes);
+            if *changes != asked.changes {
+                // Another thread has changed it since, with an answer that may be newer than this one.
                 continue;
             }
-            *times += 1;
+            *changes += 1;
             pool.suspect.store(false, Ordering::Relaxed);
             let before = pool.charged.swap(held, Ordering::Relaxed);
             if let Some(index) = gpu.ledger {
@@ -154,6 +188,15 @@ impl Pools {
         }
         // Others put it right all the time, and will after this.
         if self.take_over(id, reserved) { Ok(()) } else { dead }
+    }
+
+    /// A pool for as long as the driver is asked about it; `None` where it is not there any more.
+    fn asked(&self, id: PoolId) -> Option<Asked<'_>> {
+        let known = self.read();
+        let pool = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive())?;
+        pool.askers.fetch_add(1, Ordering::SeqCst);
+        let (name, driver, gpu, changes) = (pool.name, pool.driver, pool.gpu, *lock(&pool.changes));
+        Some(Asked { pools: self, id, name, driver, gpu, changes })
     }
 
     /// A pool may hold memory that is not charged: its charge is put right as soon as the driver says what it holds.
@@ -168,22 +211,16 @@ impl Pools {
     pub fn take_over(&self, id: PoolId, reserved: u64) -> bool {
         let known = self.read();
         let pool = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive());
-        pool.map(|pool| pool.charged.fetch_add(reserved, Ordering::Relaxed)).is_some()
+        pool.map(|pool| pool.take_over(reserved)).is_some()
     }
 
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
     pub fn growth(&self, process: &Process, id: PoolId, bytes: u64) -> u64 {
-        let known = self.read();
-        let Some((name, driver)) = known.get(usize::from(id.0)).map(|pool| (pool.name, pool.driver)) else {
-            return bytes;
-        };
-        drop(known);
         if process.captures.are_open() {
             return bytes;
         }
-        let held = ask(driver, name, Question::Reserved);
-        let used = ask(driver, name, Question::Used);
-        match (held, used) {
+        let Some(asked) = self.asked(id) else { return bytes };
+        match (asked.ask(Question::Reserved), asked.ask(Question::Used)) {
             (Ok(held), Ok(used)) => bytes.saturating_sub(held.saturating_sub(used)),
             _ => bytes,
         }
@@ -209,22 +246,8 @@ impl Pools {
         for id in
             self.charged(|pool| pool.name.is_alive() && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
         {
-            let Some((name, driver)) =
-                self.read().get(usize::from(id.0)).map(|pool| (pool.name, pool.driver))
-            else {
-                continue;
-            };
-            if let Some(api) = Driver::get(driver) {
-                let trimmed = match name {
-                    // SAFETY: the pool was met and not destroyed since.
-                    Name::Pool(handle) => unsafe { api.pool_trim(handle as CUmemoryPool, 0) },
-                    // SAFETY: takes a number.
-                    Name::Graphs(device) => unsafe { api.graph_mem_trim(device) },
-                    Name::Dying | Name::Doomed | Name::Gone => continue,
-                };
-                helped |= trimmed.is_ok();
-                let _ = self.settle(process, id, 0);
-            }
+            helped |= self.asked(id).is_some_and(|asked| asked.ask(Question::Trim).is_ok());
+            let _ = self.settle(process, id, 0);
         }
         helped
     }
@@ -236,6 +259,14 @@ impl Pools {
         let name = Name::Pool(handle as usize);
         let place = known.iter().position(|pool| pool.name == name && pool.driver == driver)?;
         known[place].name = Name::Dying;
+        drop(known);
+        // Who was asking about it has to be through: a driver need not bear it. Not for ever, as the asker may be gone in a fork.
+        let since = Instant::now();
+        while self.read().get(place).is_some_and(|pool| pool.askers.load(Ordering::SeqCst) > 0)
+            && since.elapsed() < FOR_ASKERS
+        {
+            clock::nap(BETWEEN_LOOKS);
+        }
         u16::try_from(place).ok().map(PoolId)
     }
 
@@ -299,38 +330,45 @@ impl Pools {
 
 /// How often another thread's answer may come first.
 const MOST_ATTEMPTS: usize = 16;
+/// For how long a pool is not destroyed since somebody asks about it.
+const FOR_ASKERS: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
-/// What a pool can be asked, in bytes.
+/// What a pool can be asked.
 #[derive(Clone, Copy)]
 enum Question {
-    /// All it holds.
+    /// All it holds, in bytes.
     Reserved,
-    /// What is live in it.
+    /// What is live in it, in bytes.
     Used,
+    /// To give back what is not; the answer is 0.
+    Trim,
 }
 
 fn ask(driver: usize, name: Name, question: Question) -> Result<u64, Code> {
     let api = Driver::get(driver).ok_or(cuda::NOT_FOUND)?;
     let mut value = 0u64;
     let out = (&raw mut value).cast();
-    match (name, question) {
-        (Name::Pool(pool), question) => {
-            let attribute = match question {
-                Question::Reserved => POOL_ATTRIBUTE_RESERVED_CURRENT,
-                Question::Used => POOL_ATTRIBUTE_USED_CURRENT,
-            };
-            // SAFETY: the pool was met and not destroyed since; these attributes are 64-bit counters.
-            unsafe { api.pool_attribute(pool as CUmemoryPool, attribute, out) }?;
+    // SAFETY: the pool was met and is not destroyed while it is asked, unless that takes very long; the attributes are 64-bit
+    // counters; a device is a number.
+    unsafe {
+        match (name, question) {
+            (Name::Pool(pool), Question::Reserved) => {
+                api.pool_attribute(pool as CUmemoryPool, POOL_ATTRIBUTE_RESERVED_CURRENT, out)
+            }
+            (Name::Pool(pool), Question::Used) => {
+                api.pool_attribute(pool as CUmemoryPool, POOL_ATTRIBUTE_USED_CURRENT, out)
+            }
+            (Name::Pool(pool), Question::Trim) => api.pool_trim(pool as CUmemoryPool, 0),
+            (Name::Graphs(device), Question::Reserved) => {
+                api.graph_mem_attribute(device, GRAPH_ATTRIBUTE_RESERVED_CURRENT, out)
+            }
+            (Name::Graphs(device), Question::Used) => {
+                api.graph_mem_attribute(device, GRAPH_ATTRIBUTE_USED_CURRENT, out)
+            }
+            (Name::Graphs(device), Question::Trim) => api.graph_mem_trim(device),
+            (Name::Dying | Name::Doomed | Name::Gone, _) => Ok(()),
         }
-        (Name::Graphs(device), question) => {
-            let attribute = match question {
-                Question::Reserved => GRAPH_ATTRIBUTE_RESERVED_CURRENT,
-                Question::Used => GRAPH_ATTRIBUTE_USED_CURRENT,
-            };
-            // SAFETY: these attributes are 64-bit counters.
-            unsafe { api.graph_mem_attribute(device, attribute, out) }?;
-        }
-        (Name::Dying | Name::Doomed | Name::Gone, _) => {}
-    }
+    }?;
     Ok(value)
 }

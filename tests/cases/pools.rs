@@ -1,6 +1,7 @@
 //! Stream-ordered allocation.
 
-use crate::common::Machine;
+use crate::common::programs::c_program;
+use crate::common::{Machine, Run};
 use crate::harness::{expect, four_gib, needs_the_simulator, one_card};
 
 #[test]
@@ -259,4 +260,15 @@ fn memory_that_outlives_its_pool_may_belong_to_another_cards_context() {
             "used -> 0 0MiB",
         ],
     );
+}
+
+/// What a pool held that was asked about just before it was destroyed is nothing that the next one with its handle holds.
+#[test]
+fn a_pool_with_the_handle_of_a_destroyed_one_is_charged() {
+    if needs_the_simulator() {
+        return;
+    }
+    let machine = Machine::new("16GiB,context=16MiB,jitter=500us");
+    let run = Run::new(c_program("reborn")).on(&machine).within(&four_gib()).args(["pools", "8000"]).finish();
+    assert_eq!((run.code(), run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{run}");
 }
