@@ -141,7 +141,7 @@ pub(super) unsafe fn destroy(call: &Call, next: Destroy, context: CUcontext) -> 
     // SAFETY: the caller's own argument.
     let code = unsafe { next(context) };
     if code == SUCCESS {
-        contexts.destroyed(call.process, call.driver, context, dying);
+        contexts.destroyed(call.process, dying);
     } else {
         contexts.not_destroyed(dying);
     }

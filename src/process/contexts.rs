@@ -41,6 +41,7 @@ pub struct Place {
     pub context: ContextId,
 }
 
+#[derive(Clone, Copy)]
 struct Entry {
     handle: usize,
     driver: usize,
@@ -50,12 +51,33 @@ struct Entry {
     cost: u64,
     /// Made by `cuCtxCreate`, rather than the primary context of its device.
     created: bool,
+    life: Life,
 }
 
-/// Contexts on their way out, and what may go with them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Life {
+    There,
+    /// The driver is asked to destroy it. Threads to which it is current may still do things in it, and its handle may at any
+    /// moment be that of a new one.
+    Leaving,
+    /// It was destroyed, and what is recorded in it is being forgotten: its id is not for others yet.
+    Gone,
+}
+
+impl Entry {
+    fn is(&self, handle: usize, driver: usize) -> bool {
+        self.handle == handle && self.driver == driver
+    }
+
+    fn is_there(&self) -> bool {
+        self.life == Life::There
+    }
+}
+
+/// Contexts on their way out, by id, and what may go with them.
 #[must_use]
 pub struct Dying {
-    entries: Vec<Entry>,
+    ids: Vec<ContextId>,
     before: Before,
 }
 
@@ -65,9 +87,6 @@ pub struct Contexts {
     entries: Mutex<Vec<Entry>>,
     greens: green::Greens,
     any_gone: AtomicBool,
-    /// The ids of contexts that are being destroyed, and whether they are gone and their memory is being forgotten: nobody may
-    /// have them yet.
-    retiring: Mutex<Vec<(ContextId, bool)>>,
     /// The cards of the contexts with the lowest ids, for every free to find; null where there is no such context.
     first: [AtomicPtr<Gpu>; 32],
     /// When what they cost can be seen.
@@ -124,9 +143,12 @@ impl Contexts {
         })
     }
 
+    /// A context that is there, or else one that another thread is just destroying: what is done in that goes with it, if it
+    /// goes.
     fn find(&self, handle: usize, driver: usize) -> Option<Place> {
         let entries = self.lock();
-        let entry = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver)?;
+        let is_it = |entry: &&Entry| entry.is(handle, driver) && entry.life != Life::Gone;
+        let entry = entries.iter().filter(is_it).min_by_key(|entry| entry.life)?;
         Some(Place { gpu: entry.gpu, context: entry.id })
     }
 
@@ -135,8 +157,7 @@ impl Contexts {
     #[cold]
     #[inline(never)]
     pub fn is_alive(&self, context: ContextId) -> bool {
-        let entries = self.lock();
-        entries.iter().any(|entry| entry.id == context) || lock(&self.retiring).contains(&(context, false))
+        self.lock().iter().any(|entry| entry.id == context && entry.life != Life::Gone)
     }
 
     /// Whether a context went away since this thread's last request found the one that it has.
@@ -148,13 +169,13 @@ impl Contexts {
 
     /// Whether a context is there, and not about to be destroyed.
     pub fn is_there(&self, context: ContextId) -> bool {
-        self.lock().iter().any(|entry| entry.id == context)
+        self.lock().iter().any(|entry| entry.id == context && entry.is_there())
     }
 
     /// A context on each card that this process has contexts of `driver` on: this thread's where it is `current`.
     pub fn on_all_cards(&self, driver: usize, current: Option<Place>) -> Vec<Spot> {
         let mut spots: Vec<Spot> = current.into_iter().map(|place| Spot { place, context: None }).collect();
-        for entry in self.lock().iter().filter(|entry| entry.driver == driver) {
+        for entry in self.lock().iter().filter(|entry| entry.driver == driver && entry.is_there()) {
             if !spots.iter().any(|spot| core::ptr::eq(spot.place.gpu, entry.gpu)) {
                 let place = Place { gpu: entry.gpu, context: entry.id };
                 spots.push(Spot { place, context: Some(entry.handle as CUcontext) });
@@ -163,7 +184,7 @@ impl Contexts {
         spots
     }
 
-    /// The card of a context that is still there.
+    /// The card of a context, until what is recorded in it is forgotten.
     #[inline]
     pub fn gpu_of(&self, context: ContextId) -> Option<&'static Gpu> {
         if let Some(gpu) = self.first.get(usize::from(context.0)) {
@@ -177,7 +198,8 @@ impl Contexts {
     /// from the primary context of `device`.
     pub fn made(&self, process: &Process, driver: usize, context: CUcontext, created: bool) {
         let Some(api) = Driver::get(driver) else { return };
-        if self.find(context as usize, driver).is_some() {
+        // What leaves has the handle no more.
+        if self.lock().iter().any(|entry| entry.is(context as usize, driver) && entry.is_there()) {
             return;
         }
         // Only a current context can be asked about its card.
@@ -212,16 +234,11 @@ impl Contexts {
             let mut entries = self.lock();
             // Two threads may meet the same context at once.
             let handle = context as usize;
-            let known = entries.iter().find(|entry| entry.handle == handle && entry.driver == driver);
+            let known = entries.iter().find(|entry| entry.is(handle, driver) && entry.is_there());
             if let Some(entry) = known {
                 return Some(Place { gpu, context: entry.id });
             }
-            let retiring = lock(&self.retiring);
-            let free = |id: &u16| {
-                entries.iter().all(|entry| entry.id.0 != *id) && retiring.iter().all(|(of, _)| of.0 != *id)
-            };
-            let id = (0..ContextId::END).find(free);
-            drop(retiring);
+            let id = (0..ContextId::END).find(|id| entries.iter().all(|entry| entry.id.0 != *id));
             let id = ContextId(id.unwrap_or(ContextId::END));
             let cost = gpu.ledger.map_or(0, |index| {
                 let cost = learn(process, gpu, index, seen).unwrap_or(policy::TYPICAL_CONTEXT);
@@ -229,7 +246,8 @@ impl Contexts {
                 process.ledger().context_made(index, cost, paid);
                 cost
             });
-            entries.push(Entry { handle, driver, gpu, id, cost, created: created.unwrap_or(false) });
+            let created = created.unwrap_or(false);
+            entries.push(Entry { handle, driver, gpu, id, cost, created, life: Life::There });
             if let Some(first) = self.first.get(usize::from(id.0)) {
                 first.store(core::ptr::from_ref(gpu).cast_mut(), Ordering::Release);
             }
@@ -238,7 +256,7 @@ impl Contexts {
         // Another thread may have destroyed it, and not have met it.
         // SAFETY: as above.
         if unsafe { api.ctx_get_device(&mut device) }.is_err() {
-            self.forget(process, driver, context);
+            self.forget(process, driver, place.context);
             return None;
         }
         // Others may have been made at the same moment, and the card showed them all: now that they are counted, look
@@ -314,37 +332,49 @@ impl Contexts {
         self.any_gone.load(Ordering::Relaxed)
     }
 
-    /// `context` is about to be destroyed. It is taken out before the driver is asked, which may give its handle to a new
-    /// context at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`].
+    /// `context` is about to be destroyed. That is said before the driver is asked, which may give its handle to a new context
+    /// at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`].
     pub fn destroying(&self, process: &Process, driver: usize, context: CUcontext) -> Dying {
         let before = Before::look(process, driver);
-        self.detach(before, |entry| entry.handle == context as usize && entry.driver == driver)
+        self.leaving(before, |entry| entry.is(context as usize, driver))
     }
 
-    /// It was destroyed: its charge goes, and that of everything in it.
-    pub fn destroyed(&self, process: &Process, driver: usize, context: CUcontext, dying: Dying) {
-        self.bury(process, dying);
-        // Another thread, to which it was current, may have met it anew before the driver was through. Or it is another one by now.
-        let Some(api) = Driver::get(driver) else { return };
-        // SAFETY: a context of this process; a dead one is refused.
-        if self.find(context as usize, driver).is_some() && unsafe { api.within(context, || ()) }.is_none() {
-            self.forget(process, driver, context);
+    /// They were destroyed: their charge goes, and that of everything in them.
+    pub fn destroyed(&self, process: &Process, Dying { ids, before }: Dying) {
+        let mut gone: Vec<Entry> = Vec::new();
+        for entry in self.lock().iter_mut() {
+            if entry.life == Life::Leaving && ids.contains(&entry.id) {
+                entry.life = Life::Gone;
+                gone.push(*entry);
+            }
         }
+        // What another thread remembered meanwhile is void, too.
+        forget_last();
+        gone.iter().for_each(|entry| self.bury(process, entry, &before));
+        for entry in &gone {
+            // Until now, for the frees that were on their way.
+            if let Some(first) = self.first.get(usize::from(entry.id.0)) {
+                first.store(core::ptr::null_mut(), Ordering::Release);
+            }
+        }
+        self.lock().retain(|entry| entry.life != Life::Gone || !ids.contains(&entry.id));
     }
 
     /// Forgets a context that turns out to be gone.
     #[cold]
     #[inline(never)]
-    fn forget(&self, process: &Process, driver: usize, context: CUcontext) {
-        let dying = self.destroying(process, driver, context);
-        self.bury(process, dying);
+    fn forget(&self, process: &Process, driver: usize, context: ContextId) {
+        let dying = self.leaving(Before::look(process, driver), |entry| entry.id == context);
+        self.destroyed(process, dying);
     }
 
-    /// The driver refused to destroy it.
-    pub fn not_destroyed(&self, dying: Dying) {
-        let ids: Vec<ContextId> = dying.entries.iter().map(|entry| entry.id).collect();
-        self.lock().extend(dying.entries);
-        lock(&self.retiring).retain(|(id, _)| !ids.contains(id));
+    /// The driver refused to destroy them.
+    pub fn not_destroyed(&self, Dying { ids, .. }: Dying) {
+        for entry in self.lock().iter_mut() {
+            if entry.life == Life::Leaving && ids.contains(&entry.id) {
+                entry.life = Life::There;
+            }
+        }
     }
 
     /// A primary context is about to be released or reset, perhaps for good: [`Self::primary_released`] follows.
@@ -363,72 +393,59 @@ impl Contexts {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: the outputs are live locals of the types that the driver fills.
         if unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok() && active == 0 {
-            let dying = self.detach(before, |entry| {
+            let dying = self.leaving(before, |entry| {
                 !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu)
             });
-            self.bury(process, dying);
+            self.destroyed(process, dying);
         }
     }
 
-    /// Takes contexts out of those that can be found. Their ids stay theirs until they are buried.
-    fn detach(&self, before: Before, gone: impl Fn(&Entry) -> bool) -> Dying {
+    fn leaving(&self, before: Before, which: impl Fn(&Entry) -> bool) -> Dying {
         self.any_gone.store(true, Ordering::SeqCst);
-        let mut entries = self.lock();
-        let removed: Vec<Entry> = entries.extract_if(.., |entry| gone(entry)).collect();
-        lock(&self.retiring).extend(removed.iter().map(|entry| (entry.id, false)));
-        drop(entries);
+        let mut ids = Vec::new();
+        for entry in self.lock().iter_mut().filter(|entry| entry.is_there()) {
+            if which(entry) {
+                entry.life = Life::Leaving;
+                ids.push(entry.id);
+            }
+        }
         forget_last();
-        Dying { entries: removed, before }
+        Dying { ids, before }
     }
 
-    fn bury(&self, process: &Process, Dying { entries: removed, before }: Dying) {
-        let is_one = |id: &ContextId| removed.iter().any(|entry| entry.id == *id);
-        for (id, gone) in lock(&self.retiring).iter_mut() {
-            *gone |= is_one(id);
+    /// Forgets what is recorded in a context.
+    fn bury(&self, process: &Process, entry: &Entry, before: &Before) {
+        process.lazy.drop_context(process, entry.id);
+        process.leaving.drop_contexts(process);
+        let closing = process.sharing.drop_context(process, entry.id);
+        let memory = process.allocations.drop_context(entry.id);
+        let arrays = process.arrays.drop_context(entry.id);
+        for array in &arrays {
+            gate::gone(process, process.physical.holder_gone(array.name));
         }
-        // What another thread remembered meanwhile is void, too.
-        forget_last();
-        for entry in &removed {
-            process.lazy.drop_context(process, entry.id);
-            process.leaving.drop_contexts(process);
-            let closing = process.sharing.drop_context(process, entry.id);
-            let memory = process.allocations.drop_context(entry.id);
-            let arrays = process.arrays.drop_context(entry.id);
-            for array in &arrays {
-                gate::gone(process, process.physical.holder_gone(array.name));
-            }
-            let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
-            let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
-            let external: u64 =
-                process.external.drop_context(entry.id).iter().map(|memory| memory.bytes).sum();
-            let code = process.code.drop_context(entry.id);
-            if let Some(index) = entry.gpu.ledger {
-                process.ledger().give_back(index, memory.bytes + arrays + limits + external + code);
-                process.ledger().less_estimated(index, memory.estimated + limits);
-                process.ledger().context_gone(index, entry.cost);
-            }
-            drop(closing);
-            process.graphs.context_gone();
-            process.captures.context_gone(entry.id);
-            // Streams of one card's contexts may have memory of pools on another.
-            if self.lock().is_empty() {
-                process.pools.drop_doomed(process);
-            }
-            before.forget_gone(process);
-            process.pools.refresh(process, entry.driver);
+        let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
+        let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
+        let external: u64 = process.external.drop_context(entry.id).iter().map(|memory| memory.bytes).sum();
+        let code = process.code.drop_context(entry.id);
+        if let Some(index) = entry.gpu.ledger {
+            process.ledger().give_back(index, memory.bytes + arrays + limits + external + code);
+            process.ledger().less_estimated(index, memory.estimated + limits);
+            process.ledger().context_gone(index, entry.cost);
         }
-        for entry in &removed {
-            // Until now, for the frees that were on their way.
-            if let Some(first) = self.first.get(usize::from(entry.id.0)) {
-                first.store(core::ptr::null_mut(), Ordering::Release);
-            }
+        drop(closing);
+        process.graphs.context_gone();
+        process.captures.context_gone(entry.id);
+        // Streams of one card's contexts may have memory of pools on another.
+        if !self.lock().iter().any(Entry::is_there) {
+            process.pools.drop_doomed(process);
         }
-        lock(&self.retiring).retain(|(id, _)| !is_one(id));
+        before.forget_gone(process);
+        process.pools.refresh(process, entry.driver);
     }
 
     /// Gives back what was charged for contexts before their cost was known better.
     pub fn settle(&self, process: &Process) {
-        for entry in self.lock().iter_mut() {
+        for entry in self.lock().iter_mut().filter(|entry| entry.life != Life::Gone) {
             let Some(index) = entry.gpu.ledger else { continue };
             if let Some(learned) =
                 process.ledger().context_cost(index).filter(|learned| *learned < entry.cost)

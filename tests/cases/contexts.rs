@@ -150,3 +150,15 @@ fn what_threads_do_in_a_context_while_it_is_destroyed_leaves_no_charge() {
     let torn = Run::new(c_program("torn")).on(&machine).within(&four_gib()).args(["200"]).finish();
     assert_eq!((torn.code(), torn.stdout.as_str(), torn.stderr.as_str()), (0, "", ""), "{torn}");
 }
+
+/// While one thread destroys a context, another may be given its handle for a new one.
+#[test]
+fn a_context_with_the_handle_of_a_destroyed_one_keeps_its_charge() {
+    if needs_the_simulator() {
+        return;
+    }
+    let machine = Machine::new("16GiB,context=16MiB,handles=anew,jitter=500us");
+    let run =
+        Run::new(c_program("reborn")).on(&machine).within(&four_gib()).args(["contexts", "2000"]).finish();
+    assert_eq!((run.code(), run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{run}");
+}

@@ -80,7 +80,7 @@ impl Contexts {
         let find = || {
             let entries = self.lock();
             let is_it = |entry: &&super::Entry| {
-                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu)
+                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu) && entry.is_there()
             };
             entries.iter().find(is_it).map(|entry| Place { gpu, context: entry.id })
         };
