@@ -76,20 +76,28 @@ unsafe fn loaded(
     let Some(weighing) = weighing else { return code };
     let grown = weighing.settle(handle as Owner);
     let verdict = grown.map_or(Ok(()), |(_, place)| gate::judge_code(process, place));
-    let undone = |api| {
-        let _ = process.code.unbind(handle as Owner);
-        // SAFETY: the driver has just handed it out, and the program has not seen it.
-        unsafe { undo(api, handle) }.is_ok()
-    };
-    match verdict {
-        Err(refusal) if call.api().is_some_and(undone) => {
-            weighing.unloaded(handle as Owner);
-            // SAFETY: as above.
-            unsafe { out.cast::<core::mem::MaybeUninit<usize>>().write(untouched) };
-            refusal
-        }
-        _ => code,
+    let Err(refusal) = verdict else { return code };
+    // SAFETY: the driver has just handed it out, and the program has not seen it.
+    let undone =
+        || call.api().map_or(cuda::NOT_FOUND, |api| unsafe { undo(api, handle) }.err().unwrap_or(SUCCESS));
+    if unloaded(process, Some(weighing), handle as Owner, undone) != SUCCESS {
+        return code;
     }
+    // SAFETY: as above.
+    unsafe { out.cast::<core::mem::MaybeUninit<usize>>().write(untouched) };
+    refusal
+}
+
+/// The way of what unloads `owner`.
+fn unloaded(process: &Process, weighing: Option<Weighing>, owner: Owner, ask: impl FnOnce() -> Code) -> Code {
+    let name = process.code.leaving(owner);
+    let code = ask();
+    match (code, weighing) {
+        (SUCCESS, Some(weighing)) => weighing.unloaded(name),
+        (SUCCESS, None) => weighing::forget(process, name),
+        _ => process.code.stays(name, owner),
+    }
+    code
 }
 
 /// The way of a call that may load code of `owner` to the current context's card and cannot be undone: what it takes is
@@ -283,13 +291,6 @@ pub(super) unsafe fn unload(call: &Call, next: Unload, owner: *mut c_void) -> Co
     let mut spots = call.spots();
     spots.retain(|spot| process.code.on(spot.place.gpu) > 0);
     let weighing = call.weigh(spots);
-    let bound = process.code.unbind(owner as Owner);
     // SAFETY: the caller's own argument.
-    let code = unsafe { next(owner) };
-    match (code, weighing) {
-        (SUCCESS, Some(weighing)) => weighing.unloaded(owner as Owner),
-        (SUCCESS, None) => {}
-        _ => bound.into_iter().for_each(|bound| process.code.bind(bound)),
-    }
-    code
+    unloaded(process, weighing, owner as Owner, || unsafe { next(owner) })
 }

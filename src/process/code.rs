@@ -9,7 +9,8 @@ use super::contexts::{ContextId, Place};
 use super::gpus::Gpu;
 use super::locks::lock;
 
-/// A module or library by its handle; 0 for what belongs to none that is known, or to one that is gone.
+/// A module or library by its handle, or by a name of its own while it is unloaded; 0 for what belongs to none that is known, or
+/// to one that is gone.
 pub type Owner = usize;
 
 /// What the code of one owner takes in one context.
@@ -22,7 +23,7 @@ struct Piece {
 }
 
 /// What an owner's code may take in a context.
-pub struct Bound {
+struct Bound {
     owner: Owner,
     /// The only context that it is in; `None`: a library, which may be in any.
     within: Option<ContextId>,
@@ -55,6 +56,17 @@ struct Held {
     scales: Vec<Scale>,
     /// The libraries of modules that belong to one.
     libraries: HashMap<Owner, Owner>,
+    /// How many were unloaded.
+    unloads: usize,
+}
+
+impl Held {
+    fn rename(&mut self, from: Owner, to: Owner) {
+        let pieces = self.pieces.iter_mut().map(|piece| &mut piece.owner);
+        let bounds = self.bounds.iter_mut().map(|bound| &mut bound.owner);
+        let libraries = self.libraries.values_mut();
+        pieces.chain(bounds).chain(libraries).filter(|owner| **owner == from).for_each(|owner| *owner = to);
+    }
 }
 
 /// See the module. Thread-safe.
@@ -108,20 +120,24 @@ impl Code {
 
     /// `owner` was loaded, to one context or as a library, from an image of a weight; see [`image`](crate::sys::image).
     pub fn bound(&self, owner: Owner, within: Option<ContextId>, weight: u64) {
-        self.bind(Bound { owner, within, bytes: weight.saturating_add(ANY) });
-    }
-
-    /// `owner` is about to be unloaded: from then on its handle may be another's. What it was bound by, for [`Code::bind`] if it
-    /// stays.
-    pub fn unbind(&self, owner: Owner) -> Option<Bound> {
-        self.lock().bounds.extract_if(.., |bound| bound.owner == owner).last()
-    }
-
-    /// Binds an owner anew.
-    pub fn bind(&self, bound: Bound) {
         let mut held = self.lock();
-        held.bounds.retain(|other| other.owner != bound.owner);
-        held.bounds.push(bound);
+        held.bounds.retain(|other| other.owner != owner);
+        held.bounds.push(Bound { owner, within, bytes: weight.saturating_add(ANY) });
+    }
+
+    /// `owner` is about to be unloaded, and its handle may at once be another's: what it is called from then on.
+    pub fn leaving(&self, owner: Owner) -> Owner {
+        let mut held = self.lock();
+        held.unloads += 1;
+        // Odd, as no handle is.
+        let name = held.unloads << 1 | 1;
+        held.rename(owner, name);
+        name
+    }
+
+    /// The driver refused to unload what is called `name`, and which stays `owner`.
+    pub fn stays(&self, name: Owner, owner: Owner) {
+        self.lock().rename(name, owner);
     }
 
     /// `module` is `library`'s.
@@ -146,6 +162,7 @@ impl Code {
     pub(super) fn unloaded(&self, owner: Owner) -> Vec<(&'static Gpu, u64)> {
         let mut held = self.lock();
         held.libraries.retain(|module, library| *module != owner && *library != owner);
+        held.bounds.retain(|bound| bound.owner != owner);
         let doubtful = held.pieces.extract_if(.., |piece| piece.owner == owner && !piece.sure);
         let back = doubtful.map(|piece| (piece.place.gpu, piece.bytes)).collect();
         for piece in held.pieces.iter_mut().filter(|piece| piece.owner == owner) {
