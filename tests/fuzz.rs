@@ -5,8 +5,9 @@
 //!
 //! The new seeds follow `CUQUOTA_FUZZ_SEED`, the same every time without it, so that a test that passed passes again; whoever
 //! wants to find something names another. `CUQUOTA_FUZZ_THREADS` says how many threads they play with at once; without it, one
-//! and four by turns; and by turns plain memory is backed on touch. What several threads find is a race, and the seed alone
-//! does not bring it back.
+//! and four by turns; and by turns plain memory is backed on touch. Threads do by turns a bit of everything or mostly what is
+//! about pools, contexts, physical memory or graphs, and the driver's calls take a while now and then. What several threads
+//! find is a race, and the seed alone does not bring it back.
 
 mod common;
 
@@ -17,32 +18,38 @@ use std::time::{Duration, Instant};
 use common::programs::c_program;
 use common::{Container, Machine, Run};
 
-/// A sequence: its seed, steps and threads, and whether plain memory is backed on touch.
+const ALONE: &str = "6GiB,context=16MiB,module=6MiB,handles=anew";
+const RACING: &str = "6GiB,context=16MiB,handles=anew,jitter=300us";
+
+/// A sequence: its seed, steps and threads, what most of it is about (0 for everything), and whether plain memory is backed on
+/// touch.
 #[derive(Clone, Copy)]
 struct Sequence {
     seed: u64,
     steps: u64,
     threads: u64,
+    focus: u64,
     lazy: bool,
 }
 
 impl Sequence {
     /// What is wrong after it, if anything.
     fn wrong(self) -> Option<String> {
-        let Sequence { seed, steps, threads, lazy } = self;
+        let Sequence { seed, steps, threads, focus, lazy } = self;
         // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
         let growth = if lazy { "growth = \"lazy\"\nlazy_from = \"1MiB\"\n" } else { "" };
         let (container, machine) = (
             Container::new(&format!("limit = \"4GiB\"\n{growth}")),
-            Machine::new("6GiB,context=16MiB,module=6MiB"),
+            Machine::new(if threads > 1 { RACING } else { ALONE }),
         );
-        let arguments = [seed.to_string(), steps.to_string(), threads.to_string()];
+        let arguments = [seed, steps, threads, focus].map(|number| number.to_string());
         let mut run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
         if lazy {
             run = run.env("FUZZ_LAZY", "1");
         }
         let said = run.limit(Duration::from_secs(300)).finish();
-        let why = format!("seed {seed}, {steps} steps, {threads} threads, lazy {lazy}: {said}");
+        let why =
+            format!("seed {seed}, {steps} steps, {threads} threads, focus {focus}, lazy {lazy}: {said}");
         (!said.status.success() || !said.stderr.is_empty()).then_some(why)
     }
 }
@@ -55,8 +62,12 @@ fn sequences_that_once_found_something_find_nothing() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let lazy = words.pop_if(|word| *word == "lazy").is_some();
         let numbers: Vec<u64> = words.iter().map(|word| word.parse().expect("a number")).collect();
-        let [seed, steps, threads] = numbers[..] else { panic!("not three numbers: {line}") };
-        assert_eq!(Sequence { seed, steps, threads, lazy }.wrong(), None);
+        let (seed, steps, threads, focus) = match numbers[..] {
+            [seed, steps, threads] => (seed, steps, threads, 0),
+            [seed, steps, threads, focus] => (seed, steps, threads, focus),
+            _ => panic!("not three or four numbers: {line}"),
+        };
+        assert_eq!(Sequence { seed, steps, threads, focus, lazy }.wrong(), None);
     }
 }
 
@@ -69,7 +80,8 @@ fn after_every_step_the_charge_is_what_the_process_holds() {
         seed += 1;
         let by_turns = if seed.is_multiple_of(2) { 1 } else { 4 };
         let (threads, lazy) = (threads.unwrap_or(by_turns), seed % 4 > 1);
-        let found = Sequence { seed, steps: 1000, threads, lazy }.wrong();
+        let focus = if threads > 1 { seed / 4 % 5 } else { 0 };
+        let found = Sequence { seed, steps: 1000, threads, focus, lazy }.wrong();
         assert_eq!(found, None, "add the seed to tests/fuzz/corpus.txt");
     }
 }

@@ -1,5 +1,6 @@
 /*
- * fuzz SEED STEPS THREADS: random sequences of allocation calls, some of them made to fail. After every step (with one thread)
+ * fuzz SEED STEPS THREADS [FOCUS]: random sequences of allocation calls, some of them made to fail, three of four of them of one
+ * family where FOCUS (1 to 4) says so, as threads meet more often there. After every step (with one thread)
  * or round (with several) what the library charges has to be what the driver says that this process holds, within one block a
  * context. Exit status 1 and the last steps otherwise; the same seed makes the same sequence.
  */
@@ -27,18 +28,31 @@ static const char *const fallible[] = {
 };
 enum { FALLIBLE = sizeof fallible / sizeof fallible[0], ABOUT_CODE = 8 };
 
+/* What three of four steps are about: pools, contexts, physical memory, graphs. The numbers are those of `step`. */
+static int focus;
+enum { REQUEST = 0, GIVE_BACK = 5, VIRTUAL = 8, POOLS = 9, GRAPHS = 10, OTHER = 11, CONTEXT, SPARSE_ARRAY };
+static const int families[][4] = {
+    {POOLS, POOLS, REQUEST, GIVE_BACK},
+    {CONTEXT, CONTEXT, REQUEST, GIVE_BACK},
+    {VIRTUAL, SPARSE_ARRAY, OTHER, GIVE_BACK},
+    {GRAPHS, GRAPHS, POOLS, GIVE_BACK},
+};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
 static void step(struct player *me, int alone) {
     const char *failing = !below(me, 10) ? fallible[below(me, with_code ? FALLIBLE : FALLIBLE - ABOUT_CODE)] : NULL;
     if (failing) {
         note(me, "%s fails once", failing);
         fail_next(failing, below(me, 2) ? 2 : 999, 1);
     }
-    switch (below(me, 12)) {
-    case 0 ... 4: request(me); break;
-    case 5 ... 7: give_back(me); break;
-    case 8: virtual_memory(me); break;
-    case 9: pools(me); break;
-    case 10:
+    switch (focus && below(me, 4) ? families[focus - 1][below(me, 4)] : (int)below(me, 12)) {
+    case REQUEST ... GIVE_BACK - 1: request(me); break;
+    case GIVE_BACK ... VIRTUAL - 1: give_back(me); break;
+    case VIRTUAL: virtual_memory(me); break;
+    case POOLS: pools(me); break;
+    case CONTEXT: contexts(me, alone); break;
+    case SPARSE_ARRAY: sparse(me, alone); break;
+    case GRAPHS:
         if (with_code && below(me, 2)) code(me);
         else graphs(me);
         break;
@@ -102,12 +116,13 @@ static void *play(void *of) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 3;
+    if (argc != 4 && argc != 5) return 3;
     uint64_t seed = strtoull(argv[1], NULL, 0);
     unsigned long steps = strtoul(argv[2], NULL, 0);
     int threads = atoi(argv[3]);
     with_code = seed >= FIRST_WITH_CODE && threads == 1;
-    if (threads < 1 || threads > 8) return 3;
+    focus = argc > 4 ? atoi(argv[4]) : 0;
+    if (threads < 1 || threads > 8 || focus < 0 || focus > FAMILIES) return 3;
     void *library = driver_library();
     cu = reach_driver("dlsym");
     fail_next = dlsym(library, "simgpu_fail_next");
