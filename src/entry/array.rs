@@ -3,7 +3,7 @@
 use super::*;
 use crate::gate;
 use crate::policy;
-use crate::process::arrays::Array;
+use crate::process::belongings::Belonging;
 use crate::process::contexts::ContextId;
 
 /// An array as its descriptor asks for it.
@@ -93,7 +93,7 @@ fn forget_if_gone(call: &Call, array: usize, context: ContextId) {
 }
 
 /// An array is gone: what it was charged goes back, and what was mapped into it is let go.
-fn gone(call: &Call, array: Option<Array>) {
+fn gone(call: &Call, array: Option<Belonging>) {
     let Some(array) = array else { return };
     call.process.give_back(array.gpu, array.bytes);
     gate::gone(call.process, call.process.physical.holder_gone(array.name));

@@ -5,7 +5,7 @@
 //! locks may be held by threads that the child does not have.
 
 pub mod allocations;
-pub mod arrays;
+pub mod belongings;
 pub mod beside;
 pub mod bound;
 pub mod budget;
@@ -37,7 +37,7 @@ use crate::sys::clock;
 use crate::sys::fork::ForkLocal;
 
 use allocations::Allocations;
-use arrays::Arrays;
+use belongings::Belongings;
 use budget::Budget;
 use captures::Captures;
 use code::Code;
@@ -71,11 +71,11 @@ pub struct Process {
     /// Its graphs that take memory.
     pub graphs: Graphs,
     /// Its arrays.
-    pub arrays: Arrays,
+    pub arrays: Belongings,
     /// What limits of its contexts take beyond their defaults.
-    pub limits: Arrays,
+    pub limits: Belongings,
     /// Memory of other interfaces that it has imported.
-    pub external: Arrays,
+    pub external: Belongings,
     /// What it shares with other processes by address.
     pub sharing: Sharing,
     /// What its code takes.
@@ -106,9 +106,9 @@ impl Process {
             physical: Physical::default(),
             leaving: Leaving::default(),
             graphs: Graphs::default(),
-            arrays: Arrays::default(),
-            limits: Arrays::default(),
-            external: Arrays::default(),
+            arrays: Belongings::default(),
+            limits: Belongings::default(),
+            external: Belongings::default(),
             sharing: Sharing::default(),
             code: Code::default(),
             captures: Captures::default(),
