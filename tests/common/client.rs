@@ -1,6 +1,7 @@
 //! A program that uses the GPU as the test tells it, line by line: the command's own client of the driver.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout};
 
 use serde_json::Value;
@@ -28,14 +29,40 @@ impl Client {
     /// Asks one question (`devices`, `start`, `info`, `allocate BYTES`, `free`) and waits for the answer.
     #[track_caller]
     pub fn ask(&mut self, question: &str) -> Value {
+        self.say(question);
+        self.answer()
+    }
+
+    /// The same in two steps: asks,
+    #[track_caller]
+    pub fn say(&mut self, question: &str) {
         writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a client that listens");
+    }
+
+    /// and waits for the answer.
+    #[track_caller]
+    pub fn answer(&mut self) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("a client that answers");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{question}: {error}: {line:?}"))
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// Whether the answer to the last question is there.
+    pub fn is_answered(&self) -> bool {
+        let mut ask =
+            libc::pollfd { fd: self.answers.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry that outlives the call, which does not wait.
+        !self.answers.buffer().is_empty() || unsafe { libc::poll(&mut ask, 1, 0) } == 1
     }
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Kills it, and waits for its end.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a client to kill");
+        self.child.wait().expect("a client to wait for");
     }
 
     /// Waits for its end, whoever brings it about and however it ends.

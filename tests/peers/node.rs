@@ -1,14 +1,11 @@
 //! A machine with one simulated card and containers on it, each of which sees its neighbours.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::client::Client;
@@ -128,10 +125,7 @@ impl Container {
 }
 
 /// A program that takes and gives back what the test says. Killed when dropped.
-pub struct Program {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Program(Client);
 
 impl Program {
     /// Starts it with a context, unless that is refused.
@@ -142,17 +136,15 @@ impl Program {
 
     /// The same in two steps: begins to start it,
     pub fn begin(run: &Run) -> Program {
-        let mut child = run.spawn();
-        let answers = BufReader::new(child.stdout.take().expect("piped"));
-        let mut program = Program { child, answers };
-        program.say("start");
-        program
+        let mut client = Client::start(run);
+        client.say("start");
+        Program(client)
     }
 
     /// and waits for that.
     #[track_caller]
     pub fn begun(mut self) -> Option<Program> {
-        let answer = self.answer();
+        let answer = self.0.answer();
         let granted = answer == serde_json::json!({});
         assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
         granted.then_some(self)
@@ -160,32 +152,18 @@ impl Program {
 
     /// Does something while the program stands still.
     pub fn stopped<T>(&self, what: impl FnOnce() -> T) -> T {
-        let send = |signal| kill_process(Pid::from_child(&self.child), signal).expect("a program");
+        let program = Pid::from_raw(self.0.id().cast_signed()).expect("a process");
+        let send = |signal| kill_process(program, signal).expect("a program");
         send(Signal::STOP);
         let done = what();
         send(Signal::CONT);
         done
     }
 
-    fn say(&mut self, question: &str) {
-        writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a program that listens");
-    }
-
-    fn answer(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("a program that answers");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
-    pub fn ask(&mut self, question: &str) -> Value {
-        self.say(question);
-        self.answer()
-    }
-
     /// What the program is told is free.
     #[track_caller]
     pub fn free(&mut self) -> u64 {
-        self.ask("info")["free"].as_u64().expect("a number")
+        self.0.ask("info")["free"].as_u64().expect("a number")
     }
 
     /// Whether so many bytes were granted; a refusal is the driver's own.
@@ -196,12 +174,12 @@ impl Program {
     }
 
     pub fn begin_take(&mut self, bytes: u64) {
-        self.say(&format!("allocate {bytes}"));
+        self.0.say(&format!("allocate {bytes}"));
     }
 
     #[track_caller]
     pub fn was_granted(&mut self) -> bool {
-        let answer = self.answer();
+        let answer = self.0.answer();
         let granted = answer["granted"].is_u64();
         assert!(granted || answer["error"] == "CUDA_ERROR_OUT_OF_MEMORY", "{answer}");
         granted
@@ -215,7 +193,7 @@ impl Program {
 
     /// Gives the last piece back; how large it was.
     pub fn give_back(&mut self) -> u64 {
-        self.ask("free")["freed"].as_u64().expect("a number")
+        self.0.ask("free")["freed"].as_u64().expect("a number")
     }
 
     #[track_caller]
@@ -233,23 +211,11 @@ impl Program {
 
     /// Whether the answer to the last question is there.
     pub fn is_answered(&self) -> bool {
-        use std::os::fd::AsRawFd;
-        let mut ask =
-            libc::pollfd { fd: self.answers.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid entry that outlives the call, which does not wait.
-        !self.answers.buffer().is_empty() || unsafe { libc::poll(&mut ask, 1, 0) } == 1
+        self.0.is_answered()
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().expect("a program to kill");
-        self.child.wait().expect("a program to wait for");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
     }
 }
 
