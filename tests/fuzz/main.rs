@@ -1,89 +1,21 @@
-//! Random sequences of allocation calls: after every step the charge is what the driver says that the process holds.
+//! Random programs: what is charged is what the driver says that they hold.
 //!
-//! `CUQUOTA_FUZZ_SECONDS` says for how long new seeds are tried (a few seconds without it, an hour with 3600). A seed that
-//! finds something is printed; it belongs into `tests/fuzz/corpus.txt`, which every run goes through first.
-//!
-//! The new seeds follow `CUQUOTA_FUZZ_SEED`, the same every time without it, so that a test that passed passes again; whoever
-//! wants to find something names another. `CUQUOTA_FUZZ_THREADS` says how many threads they play with at once; without it, one
-//! and four by turns; and by turns plain memory is backed on touch. Threads do by turns a bit of everything or mostly what is
-//! about pools, contexts, physical memory or graphs, and the driver's calls take a while now and then. What several threads
-//! find is a race, and the seed alone does not bring it back.
+//! `CUQUOTA_FUZZ_SECONDS` says for how long each of the tests tries new seeds (a few seconds without it, an hour with 3600). The
+//! seeds follow `CUQUOTA_FUZZ_SEED`, the same every time without it, so that a test that passed passes again; whoever wants to
+//! find something names another. A seed that finds something is printed.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod holders;
+mod sequences;
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::programs::c_program;
-use common::{Container, Machine, Run};
-
-const ALONE: &str = "6GiB,context=16MiB,module=6MiB,handles=anew";
-const RACING: &str = "6GiB,context=16MiB,handles=anew,jitter=300us";
-
-/// A sequence: its seed, steps and threads, what most of it is about (0 for everything), and whether plain memory is backed on
-/// touch.
-#[derive(Clone, Copy)]
-struct Sequence {
-    seed: u64,
-    steps: u64,
-    threads: u64,
-    focus: u64,
-    lazy: bool,
-}
-
-impl Sequence {
-    /// What is wrong after it, if anything.
-    fn wrong(self) -> Option<String> {
-        let Sequence { seed, steps, threads, focus, lazy } = self;
-        // A small context and a card that is larger than the budget: the budget refuses, seldom the card.
-        let growth = if lazy { "growth = \"lazy\"\nlazy_from = \"1MiB\"\n" } else { "" };
-        let (container, machine) = (
-            Container::new(&format!("limit = \"4GiB\"\n{growth}")),
-            Machine::new(if threads > 1 { RACING } else { ALONE }),
-        );
-        let arguments = [seed, steps, threads, focus].map(|number| number.to_string());
-        let mut run = Run::new(c_program("fuzz")).on(&machine).within(&container).args(arguments);
-        if lazy {
-            run = run.env("FUZZ_LAZY", "1");
-        }
-        let said = run.limit(Duration::from_secs(300)).finish();
-        let why =
-            format!("seed {seed}, {steps} steps, {threads} threads, focus {focus}, lazy {lazy}: {said}");
-        (!said.status.success() || !said.stderr.is_empty()).then_some(why)
-    }
-}
-
-#[test]
-fn sequences_that_once_found_something_find_nothing() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus.txt");
-    let corpus = fs::read_to_string(corpus).expect("the corpus");
-    for line in corpus.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        let lazy = words.pop_if(|word| *word == "lazy").is_some();
-        let numbers: Vec<u64> = words.iter().map(|word| word.parse().expect("a number")).collect();
-        let (seed, steps, threads, focus) = match numbers[..] {
-            [seed, steps, threads] => (seed, steps, threads, 0),
-            [seed, steps, threads, focus] => (seed, steps, threads, focus),
-            _ => panic!("not three or four numbers: {line}"),
-        };
-        assert_eq!(Sequence { seed, steps, threads, focus, lazy }.wrong(), None);
-    }
-}
-
-#[test]
-fn after_every_step_the_charge_is_what_the_process_holds() {
-    let seconds = number("CUQUOTA_FUZZ_SECONDS").unwrap_or(3);
-    let threads = number("CUQUOTA_FUZZ_THREADS");
-    let (start, mut seed) = (Instant::now(), number("CUQUOTA_FUZZ_SEED").unwrap_or(1 << 33));
-    while start.elapsed() < Duration::from_secs(seconds) {
-        seed += 1;
-        let by_turns = if seed.is_multiple_of(2) { 1 } else { 4 };
-        let (threads, lazy) = (threads.unwrap_or(by_turns), seed % 4 > 1);
-        let focus = if threads > 1 { seed / 4 % 5 } else { 0 };
-        let found = Sequence { seed, steps: 1000, threads, focus, lazy }.wrong();
-        assert_eq!(found, None, "add the seed to tests/fuzz/corpus.txt");
-    }
+/// The seeds to try, until the time is over.
+fn seeds() -> impl Iterator<Item = u64> {
+    let time = Duration::from_secs(number("CUQUOTA_FUZZ_SECONDS").unwrap_or(3));
+    let (start, first) = (Instant::now(), number("CUQUOTA_FUZZ_SEED").unwrap_or(1 << 33));
+    (first + 1..).take_while(move |_| start.elapsed() < time)
 }
 
 fn number(variable: &str) -> Option<u64> {
