@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate;
+use crate::process::belongings::Belonging;
 
 type ImportExternal =
     unsafe extern "C" fn(*mut CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> Code;
@@ -27,14 +28,24 @@ pub(super) unsafe fn import_external(
     };
     let code = ask();
     if code == SUCCESS {
+        let bytes = charge.bytes();
         // SAFETY: the driver has just written it.
-        let stale = call.process.external.insert(unsafe { *memory } as usize, charge.bytes(), place);
+        let stale = call.process.external.insert(unsafe { *memory } as usize, bytes, place);
         charge.hand_over();
-        if let Some(stale) = stale {
-            call.process.give_back(stale.gpu, stale.bytes);
+        if let Some(index) = place.gpu.ledger {
+            // It may lie in memory of the host, for all that the description says.
+            call.process.ledger().more_estimated(index, bytes);
         }
+        stale.into_iter().for_each(|stale| gone(call, &stale));
     }
     code
+}
+
+fn gone(call: &Call, memory: &Belonging) {
+    call.process.give_back(memory.gpu, memory.bytes);
+    if let Some(index) = memory.gpu.ledger {
+        call.process.ledger().less_estimated(index, memory.bytes);
+    }
 }
 
 type DestroyExternal = unsafe extern "C" fn(CUexternalMemory) -> Code;
@@ -45,7 +56,7 @@ pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory
     // SAFETY: the caller's own argument.
     let code = unsafe { next(memory) };
     match taken {
-        Some(taken) if code == SUCCESS => call.process.give_back(taken.gpu, taken.bytes),
+        Some(taken) if code == SUCCESS => gone(call, &taken),
         Some(taken) => call.process.external.put_back(memory as usize, taken),
         None => {}
     }

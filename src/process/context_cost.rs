@@ -62,7 +62,9 @@ pub(super) fn look(
         policy::context_share(seen.used, own, others, seen.census.contexts + uncounted)
     };
     // Requests on their way are charged and not yet on the card: they only make a share look smaller.
-    (0..SAMPLES).filter_map(|_| sample()).max()
+    let seen = (0..SAMPLES).filter_map(|_| sample()).max();
+    // And so are those to pools for as long as a capture is open, in which pools cannot be asked.
+    seen.filter(|_| !process.captures.are_open())
 }
 
 /// Looks at the card for one opinion.

@@ -429,7 +429,7 @@ impl Contexts {
         let code = process.code.drop_context(entry.id);
         if let Some(index) = entry.gpu.ledger {
             process.ledger().give_back(index, memory.bytes + arrays + limits + external + code);
-            process.ledger().less_estimated(index, memory.estimated + limits);
+            process.ledger().less_estimated(index, memory.estimated + limits + external);
             process.ledger().context_gone(index, entry.cost);
         }
         drop(closing);

@@ -1,12 +1,13 @@
 /*
  * fuzz SEED STEPS THREADS [FOCUS]: random sequences of allocation calls, some of them made to fail, three of four of them of one
- * family where FOCUS (1 to 4) says so, as threads meet more often there. After every step (with one thread)
+ * family where FOCUS (1 to 5) says so, as threads meet more often there. After every step (with one thread)
  * or round (with several) what the library charges has to be what the driver says that this process holds, within one block a
  * context. Exit status 1 and the last steps otherwise; the same seed makes the same sequence.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 
+#include "fuzz/captures.h"
 #include "fuzz/code.h"
 #include "fuzz/contexts.h"
 #include "fuzz/physical.h"
@@ -28,14 +29,15 @@ static const char *const fallible[] = {
 };
 enum { FALLIBLE = sizeof fallible / sizeof fallible[0], ABOUT_CODE = 8 };
 
-/* What three of four steps are about: pools, contexts, physical memory, graphs. The numbers are those of `step`. */
+/* What three of four steps are about: pools, contexts, physical memory, graphs, captures. The numbers are those of `step`. */
 static int focus;
-enum { REQUEST = 0, GIVE_BACK = 5, VIRTUAL = 8, POOLS = 9, GRAPHS = 10, OTHER = 11, CONTEXT, SPARSE_ARRAY };
+enum { REQUEST = 0, GIVE_BACK = 5, VIRTUAL = 8, POOLS = 9, GRAPHS = 10, OTHER = 11, CONTEXT, SPARSE_ARRAY, CAPTURE };
 static const int families[][4] = {
     {POOLS, POOLS, REQUEST, GIVE_BACK},
     {CONTEXT, CONTEXT, REQUEST, GIVE_BACK},
     {VIRTUAL, SPARSE_ARRAY, OTHER, GIVE_BACK},
     {GRAPHS, GRAPHS, POOLS, GIVE_BACK},
+    {CAPTURE, CONTEXT, REQUEST, GIVE_BACK},
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
@@ -51,6 +53,7 @@ static void step(struct player *me, int alone) {
     case VIRTUAL: virtual_memory(me); break;
     case POOLS: pools(me); break;
     case CONTEXT: contexts(me, alone); break;
+    case CAPTURE: capture(me); break;
     case SPARSE_ARRAY: sparse(me, alone); break;
     case GRAPHS:
         if (with_code && below(me, 2)) code(me);
