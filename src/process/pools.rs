@@ -202,6 +202,8 @@ impl Pools {
     /// A pool may hold memory that is not charged: its charge is put right as soon as the driver says what it holds.
     pub fn suspect(&self, id: PoolId) {
         if let Some(pool) = self.read().get(usize::from(id.0)) {
+            // Who has the driver's answer already does not know of it.
+            pool.take_over(0);
             pool.suspect.store(true, Ordering::Relaxed);
         }
     }
