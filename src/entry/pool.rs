@@ -134,12 +134,14 @@ unsafe fn pooled(
         }
         Ok(None) => SUCCESS,
         Err(code) => {
-            if let Some(api) = call.api() {
-                // SAFETY: the driver has just given this memory on this stream, and nobody has seen it.
-                let _ = unsafe { api.mem_free_async(given, stream) };
-            }
-            // The pool may keep it.
+            // SAFETY: the driver has just given this memory on this stream, and nobody has seen it.
+            let freed = call.api().is_some_and(|api| unsafe { api.mem_free_async(given, stream) }.is_ok());
             if let Some((id, _)) = known_now {
+                // The pool may keep it, or has to: then it is there as long as the pool, and after that.
+                if !freed {
+                    let owner = Owner::Pool(id);
+                    process.allocations.insert(given, Record { bytes, owner, estimated: false });
+                }
                 process.pools.suspect(id);
             }
             // SAFETY: as above; a failed call leaves its outputs alone.

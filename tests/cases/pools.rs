@@ -48,6 +48,27 @@ fn a_request_that_cannot_be_accounted_for_fails_and_leaves_nothing() {
     );
 }
 
+/// Nobody can free it any more, but it is there.
+#[test]
+fn what_neither_could_be_accounted_for_nor_freed_is_charged_also_without_its_pool() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "pool p -> 0",
+            "fail cuMemPoolGetAttribute 999 1 -> 0",
+            "fail cuMemFreeAsync 999 1 -> 0",
+            "alloc-pool a p 1GiB -> 999",
+            "used -> 0 1024MiB",
+            "destroy-pool p -> 0",
+            "used -> 0 1024MiB",
+        ],
+    );
+}
+
 #[test]
 fn a_pool_is_charged_what_it_holds_and_not_what_went_through_it() {
     expect(
