@@ -51,39 +51,42 @@ struct Pool {
     suspect: AtomicBool,
     /// How often the charge was changed, of this pool and of those before it in its place.
     changes: Mutex<u64>,
-    /// How many threads ask the driver about it just now.
-    askers: AtomicU32,
+    /// How many threads ask the driver about it just now. Never freed, so that they need no lock to say that they are through;
+    /// places in the table are used again.
+    askers: &'static AtomicU32,
 }
 
 impl Pool {
+    /// Whoever has the driver's answer already has to ask again.
+    fn changed(&self) {
+        *lock(&self.changes) += 1;
+    }
+
     /// `bytes` that were reserved in advance become part of the charge until it is put right.
     fn take_over(&self, bytes: u64) {
-        *lock(&self.changes) += 1;
+        self.changed();
         self.charged.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 /// A pool that the driver is asked about: it is not destroyed before this is dropped.
-struct Asked<'pools> {
-    pools: &'pools Pools,
-    id: PoolId,
+struct Asked {
     name: Name,
     driver: usize,
     gpu: Option<&'static Gpu>,
     changes: u64,
+    askers: &'static AtomicU32,
 }
 
-impl Asked<'_> {
+impl Asked {
     fn ask(&self, question: Question) -> Result<u64, Code> {
         ask(self.driver, self.name, question)
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for Asked {
     fn drop(&mut self) {
-        if let Some(pool) = self.pools.read().get(usize::from(self.id.0)) {
-            pool.askers.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.askers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -120,7 +123,7 @@ impl Pools {
                 (pool.name, pool.driver, pool.gpu) = (name, driver, gpu);
                 *pool.suspect.get_mut() = false;
                 // It may have the handle of the one before it: an answer about that is none about this.
-                pool.take_over(0);
+                pool.changed();
             }
             Some(_) => {}
             None => known.push(Pool {
@@ -130,7 +133,7 @@ impl Pools {
                 charged: AtomicU64::new(0),
                 suspect: AtomicBool::new(false),
                 changes: Mutex::new(0),
-                askers: AtomicU32::new(0),
+                askers: Box::leak(Box::default()),
             }),
         }
         let place = place.unwrap_or(known.len() - 1);
@@ -191,19 +194,19 @@ impl Pools {
     }
 
     /// A pool for as long as the driver is asked about it; `None` where it is not there any more.
-    fn asked(&self, id: PoolId) -> Option<Asked<'_>> {
+    fn asked(&self, id: PoolId) -> Option<Asked> {
         let known = self.read();
         let pool = known.get(usize::from(id.0)).filter(|pool| pool.name.is_alive())?;
         pool.askers.fetch_add(1, Ordering::SeqCst);
-        let (name, driver, gpu, changes) = (pool.name, pool.driver, pool.gpu, *lock(&pool.changes));
-        Some(Asked { pools: self, id, name, driver, gpu, changes })
+        let Pool { name, driver, gpu, askers, .. } = *pool;
+        Some(Asked { name, driver, gpu, changes: *lock(&pool.changes), askers })
     }
 
     /// A pool may hold memory that is not charged: its charge is put right as soon as the driver says what it holds.
     pub fn suspect(&self, id: PoolId) {
         if let Some(pool) = self.read().get(usize::from(id.0)) {
-            // Who has the driver's answer already does not know of it.
-            pool.take_over(0);
+            // An answer from before does not know of it.
+            pool.changed();
             pool.suspect.store(true, Ordering::Relaxed);
         }
     }
@@ -261,12 +264,11 @@ impl Pools {
         let name = Name::Pool(handle as usize);
         let place = known.iter().position(|pool| pool.name == name && pool.driver == driver)?;
         known[place].name = Name::Dying;
+        let askers = known[place].askers;
         drop(known);
         // Who was asking about it has to be through: a driver need not bear it. Not for ever, as the asker may be gone in a fork.
         let since = Instant::now();
-        while self.read().get(place).is_some_and(|pool| pool.askers.load(Ordering::SeqCst) > 0)
-            && since.elapsed() < FOR_ASKERS
-        {
+        while askers.load(Ordering::SeqCst) > 0 && since.elapsed() < FOR_ASKERS {
             clock::nap(BETWEEN_LOOKS);
         }
         u16::try_from(place).ok().map(PoolId)

@@ -6,10 +6,9 @@
 
 #define IPC_MAGIC 0x6370496d6953ull
 
-/* Without a gap: the same memory has the same bytes each time. */
 struct ipc_memory {
     uint64_t magic;
-    uint64_t card;
+    uint32_t card;
     struct sim_share share;
     uint64_t offset, bytes; /* of the allocation in the shared blocks */
 };
@@ -91,15 +90,15 @@ static CUdevice device_of_card(unsigned card)
 
 static struct sim_region *import(struct sim_context *context, const struct ipc_memory *memory, bool of_pool)
 {
-    CUdevice device = device_of_card((unsigned)memory->card);
-    struct sim_card *card = sim_card((unsigned)memory->card);
+    CUdevice device = device_of_card(memory->card);
+    struct sim_card *card = sim_card(memory->card);
     struct sim_region *region = calloc(1, sizeof *region);
     uint32_t *blocks = memory->share.count ? malloc(memory->share.count * sizeof *blocks) : NULL;
     uint64_t span = memory->share.count << SIM_BLOCK_SHIFT;
-    uint64_t base = region && blocks && device >= 0 ? sim_va_take(SIM_RANGE_CARD + (unsigned)memory->card, span, SIM_BLOCK) : 0;
+    uint64_t base = region && blocks && device >= 0 ? sim_va_take(SIM_RANGE_CARD + memory->card, span, SIM_BLOCK) : 0;
     if (!base || !sim_share_join(card, &memory->share, blocks)) {
         if (base)
-            sim_va_give(SIM_RANGE_CARD + (unsigned)memory->card, base, span);
+            sim_va_give(SIM_RANGE_CARD + memory->card, base, span);
         free(region);
         free(blocks);
         return NULL;
@@ -109,7 +108,7 @@ static struct sim_region *import(struct sim_context *context, const struct ipc_m
                                   .base = base,
                                   .bytes = span,
                                   .span = span,
-                                  .range = SIM_RANGE_CARD + (unsigned)memory->card,
+                                  .range = SIM_RANGE_CARD + memory->card,
                                   .card = card,
                                   .device = device,
                                   .context = context,
