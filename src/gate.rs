@@ -325,8 +325,9 @@ pub fn not_freed(process: &Process, address: u64, taken: Taken, gpu: Option<&Gpu
     }
 }
 
+/// `bytes` of `gpu` go back to the budget; `estimated` tells whether they were charged by estimate.
 #[inline]
-fn give_back(process: &Process, gpu: Option<&Gpu>, bytes: u64, estimated: bool) {
+pub fn give_back(process: &Process, gpu: Option<&Gpu>, bytes: u64, estimated: bool) {
     if let Some(index) = gpu.and_then(|gpu| gpu.ledger).filter(|_| bytes > 0) {
         process.ledger().give_back(index, bytes);
         if estimated {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gate;
-use crate::process::belongings::Belonging;
 
 type ImportExternal =
     unsafe extern "C" fn(*mut CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> Code;
@@ -36,16 +35,11 @@ pub(super) unsafe fn import_external(
             // It may lie in memory of the host, for all that the description says.
             call.process.ledger().more_estimated(index, bytes);
         }
-        stale.into_iter().for_each(|stale| gone(call, &stale));
+        if let Some(stale) = stale {
+            gate::give_back(call.process, Some(stale.gpu), stale.bytes, true);
+        }
     }
     code
-}
-
-fn gone(call: &Call, memory: &Belonging) {
-    call.process.give_back(memory.gpu, memory.bytes);
-    if let Some(index) = memory.gpu.ledger {
-        call.process.ledger().less_estimated(index, memory.bytes);
-    }
 }
 
 type DestroyExternal = unsafe extern "C" fn(CUexternalMemory) -> Code;
@@ -56,7 +50,7 @@ pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory
     // SAFETY: the caller's own argument.
     let code = unsafe { next(memory) };
     match taken {
-        Some(taken) if code == SUCCESS => gone(call, &taken),
+        Some(taken) if code == SUCCESS => gate::give_back(call.process, Some(taken.gpu), taken.bytes, true),
         Some(taken) => call.process.external.put_back(memory as usize, taken),
         None => {}
     }

@@ -110,6 +110,10 @@ unsafe fn pooled(
         (None, pool) => identify(call, given, pool, gpu),
     };
     let known_now = from.ok();
+    let record = |id| {
+        let owner = Owner::Pool(id);
+        process.allocations.insert(given, Record { bytes, owner, estimated: false });
+    };
     let settled = from.and_then(|(id, of)| match of {
         Some(of) if core::ptr::eq(of, gpu) => {
             process.pools.settle(process, id, charge.bytes())?;
@@ -128,8 +132,7 @@ unsafe fn pooled(
             if process.contexts.is_any_gone() {
                 let _ = gate::replaced(process, gpu, given, None);
             }
-            let owner = Owner::Pool(id);
-            process.allocations.insert(given, Record { bytes, owner, estimated: false });
+            record(id);
             SUCCESS
         }
         Ok(None) => SUCCESS,
@@ -139,8 +142,7 @@ unsafe fn pooled(
             if let Some((id, _)) = known_now {
                 // The pool may keep it, or has to: then it is there as long as the pool, and after that.
                 if !freed {
-                    let owner = Owner::Pool(id);
-                    process.allocations.insert(given, Record { bytes, owner, estimated: false });
+                    record(id);
                 }
                 process.pools.suspect(id);
             }
