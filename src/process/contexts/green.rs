@@ -79,21 +79,17 @@ impl Contexts {
         let gpu = process.gpus.by_device(process, driver, device)?;
         let find = || {
             let entries = self.lock();
-            let is_it = |entry: &&super::Entry| {
-                !entry.created && entry.driver == driver && core::ptr::eq(entry.gpu, gpu) && entry.is_there()
-            };
+            let is_it = |entry: &&super::Entry| entry.is_primary(driver, gpu) && entry.is_there();
             entries.iter().find(is_it).map(|entry| Place { gpu, context: entry.id })
         };
         if let Some(known) = find() {
             return Some(known);
         }
-        let (mut flags, mut active) = (0, 0);
-        // SAFETY: the outputs are live locals of the types that the driver fills.
-        let up = unsafe { api.primary_state(device, &mut flags, &mut active) }.is_ok() && active != 0;
         let mut context: CUcontext = core::ptr::null_mut();
         // It is up, so retaining it makes none; only so does it tell its handle.
         // SAFETY: the output is a live local of the type that the driver fills.
-        if !up || unsafe { api.primary_retain(&mut context, device) }.is_err() {
+        if !self.is_primary_up(driver, device) || unsafe { api.primary_retain(&mut context, device) }.is_err()
+        {
             return None;
         }
         self.made(process, driver, context, false);
