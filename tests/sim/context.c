@@ -118,10 +118,11 @@ static CUresult bring_to_life(struct sim_context *context)
 static struct sim_context *context_new(CUdevice device, bool primary)
 {
     int index = sim_device_card(device);
-    struct sim_context *context = index < 0 ? NULL : primary || !destroyed ? calloc(1, sizeof *context) : destroyed;
+    bool anew = !primary && destroyed;
+    struct sim_context *context = index < 0 ? NULL : anew ? destroyed : calloc(1, sizeof *context);
     if (!context)
         return NULL;
-    if (context == destroyed)
+    if (anew)
         destroyed = context->next;
     else
         sim_handle_add(context, SIM_CONTEXT);

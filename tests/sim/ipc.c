@@ -6,9 +6,10 @@
 
 #define IPC_MAGIC 0x6370496d6953ull
 
+/* Without a gap, so that the same memory has the same bytes each time. */
 struct ipc_memory {
     uint64_t magic;
-    uint32_t card;
+    uint32_t card, unused;
     struct sim_share share;
     uint64_t offset, bytes; /* of the allocation in the shared blocks */
 };
