@@ -12,6 +12,8 @@ use super::{Run, cuquota};
 pub struct Client {
     child: Child,
     answers: BufReader<ChildStdout>,
+    /// What was asked last.
+    question: String,
 }
 
 impl Client {
@@ -23,7 +25,7 @@ impl Client {
     pub fn start(run: &Run) -> Client {
         let mut child = run.spawn();
         let answers = BufReader::new(child.stdout.take().expect("piped"));
-        Client { child, answers }
+        Client { child, answers, question: String::new() }
     }
 
     /// Asks one question (`devices`, `start`, `info`, `allocate BYTES`, `free`) and waits for the answer.
@@ -37,6 +39,7 @@ impl Client {
     #[track_caller]
     pub fn say(&mut self, question: &str) {
         writeln!(self.child.stdin.as_mut().expect("piped"), "{question}").expect("a client that listens");
+        self.question = question.into();
     }
 
     /// and waits for the answer.
@@ -44,7 +47,7 @@ impl Client {
     pub fn answer(&mut self) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("a client that answers");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{}: {error}: {line:?}", self.question))
     }
 
     /// Whether the answer to the last question is there.

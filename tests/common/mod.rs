@@ -5,6 +5,7 @@ mod artefacts;
 pub mod client;
 pub mod programs;
 pub mod python;
+pub mod random;
 pub mod run;
 pub mod skip;
 

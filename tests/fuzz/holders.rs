@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::common::programs::c_program;
+use crate::common::random::Random;
 use crate::common::{Container, Machine, Run};
 use crate::seeds;
 
@@ -58,7 +59,7 @@ struct Token {
 /// Whoever makes the commands up, and what should be there by them.
 #[derive(Default)]
 struct Author {
-    dice: u64,
+    random: Random,
     things: Vec<Thing>,
     tokens: Vec<Token>,
     named: u64,
@@ -67,8 +68,13 @@ struct Author {
 
 impl Author {
     fn below(&mut self, n: u64) -> u64 {
-        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.dice >> 33) % n
+        self.random.below(n)
+    }
+
+    /// One of those that `fit`, by its place.
+    fn any<T>(random: &mut Random, all: &[T], fit: impl Fn(&T) -> bool) -> Option<usize> {
+        let places: Vec<usize> = (0..all.len()).filter(|at| fit(&all[*at])).collect();
+        (!places.is_empty()).then(|| places[random.below(places.len() as u64) as usize])
     }
 
     fn name(&mut self) -> String {
@@ -78,14 +84,12 @@ impl Author {
 
     fn one(&mut self, process: u64, kind: Kind) -> Option<usize> {
         let fit = |thing: &Thing| thing.process == process && thing.kind == kind;
-        let all: Vec<usize> = (0..self.things.len()).filter(|at| fit(&self.things[*at])).collect();
-        (!all.is_empty()).then(|| all[self.below(all.len() as u64) as usize])
+        Author::any(&mut self.random, &self.things, fit)
     }
 
     fn token(&mut self, kin: Kin, not_from: u64) -> Option<usize> {
         let fit = |token: &Token| token.kin == kin && token.from != not_from;
-        let all: Vec<usize> = (0..self.tokens.len()).filter(|at| fit(&self.tokens[*at])).collect();
-        (!all.is_empty()).then(|| all[self.below(all.len() as u64) as usize])
+        Author::any(&mut self.random, &self.tokens, fit)
     }
 
     fn say(&mut self, process: u64, what: &str) {
@@ -111,8 +115,13 @@ impl Author {
         }
     }
 
-    fn size(&mut self, small: bool) -> String {
-        if small { "2MiB".to_owned() } else { format!("{}MiB", 2 * (2 + self.below(60))) }
+    /// Makes memory, half of it the smallest, in `pool` if that has a name.
+    fn make(&mut self, process: u64, verb: &str, kind: Kind, pool: &str) {
+        let (name, small) = (self.name(), self.below(2) == 0);
+        let size = if small { 2 } else { 2 * (2 + self.below(60)) };
+        let within = if pool.is_empty() { String::new() } else { format!("{pool} ") };
+        self.say(process, &format!("{verb} {name} {within}{size}MiB"));
+        self.keep(process, kind, &name, small, pool);
     }
 
     /// One thing more.
@@ -128,12 +137,7 @@ impl Author {
 
     fn plain(&mut self, process: u64) {
         match self.below(10) {
-            0 | 1 => {
-                let (name, small) = (self.name(), self.below(2) == 0);
-                let size = self.size(small);
-                self.say(process, &format!("alloc {name} {size}"));
-                self.keep(process, Kind::Plain, &name, small, "");
-            }
+            0 | 1 => self.make(process, "alloc", Kind::Plain, ""),
             2 | 3 => self.end(process, "free", Kind::Plain),
             4 | 5 => {
                 if let Some(at) = self.one(process, Kind::Plain) {
@@ -153,12 +157,7 @@ impl Author {
 
     fn physical(&mut self, process: u64) {
         match self.below(12) {
-            0 | 1 => {
-                let (name, small) = (self.name(), self.below(2) == 0);
-                let size = self.size(small);
-                self.say(process, &format!("create {name} {size}"));
-                self.keep(process, Kind::Handle, &name, small, "");
-            }
+            0 | 1 => self.make(process, "create", Kind::Handle, ""),
             2..5 => self.end(process, "release", Kind::Handle),
             5 => {
                 if let Some(at) = self.one(process, Kind::Handle) {
@@ -196,10 +195,8 @@ impl Author {
             }
             1..4 => {
                 if let Some(at) = self.one(process, Kind::Pool) {
-                    let (name, pool, small) = (self.name(), self.things[at].name.clone(), self.below(2) == 0);
-                    let size = self.size(small);
-                    self.say(process, &format!("take {name} {pool} {size}"));
-                    self.keep(process, Kind::Pooled, &name, small, &pool);
+                    let pool = self.things[at].name.clone();
+                    self.make(process, "take", Kind::Pooled, &pool);
                     self.give_out("point", self.things.len() - 1, Kin::Pointer);
                 }
             }
@@ -259,7 +256,7 @@ fn what_processes_share_is_charged_as_long_as_one_of_them_holds_it() {
 
 /// What is wrong after the lives that a seed gives, if anything.
 fn wrong(seed: u64) -> Option<String> {
-    let mut author = Author { dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15), ..Author::default() };
+    let mut author = Author { random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)), ..Author::default() };
     for _ in 0..LOOKS {
         (0..BETWEEN_LOOKS).for_each(|_| author.step());
         author.commands.push("used".into());

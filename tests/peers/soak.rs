@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cuquota::ledger::Snapshot;
 
 use crate::common::programs::c_program;
+use crate::common::random::Random;
 use crate::common::{GIB, MIB, Run};
 use crate::needs_the_simulator;
 use crate::node::{Container, Layout, Node, Program};
@@ -40,15 +41,6 @@ struct Tally {
     refused: u64,
     within_reserve: u64,
     kills: u64,
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
 }
 
 /// One program after another in a container, until the time is over. Alone in it, its reserve can be reckoned with.
