@@ -1,10 +1,11 @@
-//! Captures that were begun and are open still, while which some questions to the driver are not allowed. One also ends with
-//! its stream, and with the context of that.
+//! Captures that were begun and are open still, while which some questions to the driver are not allowed: any thread's would
+//! break them. One also ends with its stream, and with the context of that.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::contexts::ContextId;
+use super::drain;
 use super::locks::lock;
 
 /// See the module. Thread-safe.
@@ -13,6 +14,8 @@ pub struct Captures {
     /// The streams they were begun on, and the contexts of those as far as they are known.
     streams: Mutex<Vec<(usize, Option<ContextId>)>>,
     open: AtomicUsize,
+    /// How many threads ask a question just now that a capture would not bear.
+    asking: AtomicU32,
 }
 
 impl Captures {
@@ -22,11 +25,22 @@ impl Captures {
         self.open.load(Ordering::SeqCst) > 0
     }
 
-    /// One is about to be begun on `stream`.
+    /// Asks the driver what a capture would not bear; `None` where one is open.
+    pub fn outside<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
+        // Said before it is looked: who begins one looks afterwards.
+        self.asking.fetch_add(1, Ordering::SeqCst);
+        let answer = if self.are_open() { None } else { Some(ask()) };
+        self.asking.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    /// One is about to be begun on `stream`. Returns when no question is on its way any more.
     pub fn begun(&self, stream: usize, context: Option<ContextId>) {
         let mut streams = self.lock();
         streams.push((stream, context));
         self.open.store(streams.len(), Ordering::SeqCst);
+        drop(streams);
+        drain::wait(&self.asking);
     }
 
     /// The one on `stream` has ended, if that is where one was begun: threads' own streams go by the same name.

@@ -15,6 +15,7 @@ pub mod captures;
 pub mod code;
 mod context_cost;
 pub mod contexts;
+mod drain;
 pub mod gpus;
 pub mod graphs;
 mod identity;

@@ -6,13 +6,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
 
 use crate::abi::*;
 use crate::driver::Driver;
-use crate::sys::clock;
 
 use super::Process;
+use super::drain;
 use super::gpus::Gpu;
 use super::locks::{lock, read, write};
 
@@ -165,13 +164,11 @@ impl Pools {
     pub fn settle(&self, process: &Process, id: PoolId, reserved: u64) -> Result<(), Code> {
         let dead = if reserved > 0 { Err(cuda::INVALID_VALUE) } else { Ok(()) };
         for _ in 0..MOST_ATTEMPTS {
-            if process.captures.are_open() {
-                return if self.take_over(id, reserved) { Ok(()) } else { dead };
-            }
             let Some(asked) = self.asked(id) else { return dead };
             let Some(gpu) = asked.gpu else { return Ok(()) };
             // The driver is asked outside the lock.
-            let held = asked.ask(Question::Reserved)?;
+            let Some(held) = process.captures.outside(|| asked.ask(Question::Reserved)) else { break };
+            let held = held?;
             let known = self.read();
             let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == asked.name) else {
                 return dead;
@@ -189,7 +186,7 @@ impl Pools {
             }
             return Ok(());
         }
-        // Others put it right all the time, and will after this.
+        // It must not be asked, or others put it right all the time, and will after this.
         if self.take_over(id, reserved) { Ok(()) } else { dead }
     }
 
@@ -221,19 +218,16 @@ impl Pools {
 
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
     pub fn growth(&self, process: &Process, id: PoolId, bytes: u64) -> u64 {
-        if process.captures.are_open() {
-            return bytes;
-        }
         let Some(asked) = self.asked(id) else { return bytes };
-        match (asked.ask(Question::Reserved), asked.ask(Question::Used)) {
-            (Ok(held), Ok(used)) => bytes.saturating_sub(held.saturating_sub(used)),
+        let both = || (asked.ask(Question::Reserved), asked.ask(Question::Used));
+        match process.captures.outside(both) {
+            Some((Ok(held), Ok(used))) => bytes.saturating_sub(held.saturating_sub(used)),
             _ => bytes,
         }
     }
 
     /// Puts the charges of all pools of `driver` right: memory above a pool's threshold went back at the last
     /// synchronisation, and nobody said so.
-    #[inline]
     pub fn refresh(&self, process: &Process, driver: usize) {
         for id in self.charged(|pool| pool.driver == driver && pool.name.is_alive()) {
             // Where the driver does not say, the charge stays.
@@ -244,14 +238,12 @@ impl Pools {
     /// Gives the unused memory of the pools on `gpu` back to the card, before a request is refused for the want of
     /// it. True where that may have helped.
     pub fn trim(&self, process: &Process, gpu: &Gpu) -> bool {
-        if process.captures.are_open() {
-            return false;
-        }
         let mut helped = false;
         for id in
             self.charged(|pool| pool.name.is_alive() && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
         {
-            helped |= self.asked(id).is_some_and(|asked| asked.ask(Question::Trim).is_ok());
+            let trim = |asked: Asked| process.captures.outside(|| asked.ask(Question::Trim).is_ok());
+            helped |= self.asked(id).and_then(trim) == Some(true);
             let _ = self.settle(process, id, 0);
         }
         helped
@@ -266,11 +258,8 @@ impl Pools {
         known[place].name = Name::Dying;
         let askers = known[place].askers;
         drop(known);
-        // Who was asking about it has to be through: a driver need not bear it. Not for ever, as the asker may be gone in a fork.
-        let since = Instant::now();
-        while askers.load(Ordering::SeqCst) > 0 && since.elapsed() < FOR_ASKERS {
-            clock::nap(BETWEEN_LOOKS);
-        }
+        // Who was asking about it has to be through: a driver need not bear it.
+        drain::wait(askers);
         u16::try_from(place).ok().map(PoolId)
     }
 
@@ -334,9 +323,6 @@ impl Pools {
 
 /// How often another thread's answer may come first.
 const MOST_ATTEMPTS: usize = 16;
-/// For how long a pool is not destroyed since somebody asks about it.
-const FOR_ASKERS: Duration = Duration::from_secs(1);
-const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
 /// What a pool can be asked.
 #[derive(Clone, Copy)]

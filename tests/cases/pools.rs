@@ -144,6 +144,20 @@ fn asking_and_allocating_leaves_an_open_capture_whole() {
 }
 
 #[test]
+fn captures_of_one_thread_are_left_whole_by_what_others_allocate() {
+    if needs_the_simulator() {
+        return;
+    }
+    // Also where one begins between the moment at which none is open and the question.
+    for jitter in ["0us", "300us"] {
+        let machine = Machine::new(&format!("16GiB,context=16MiB,jitter={jitter}"));
+        let run =
+            Run::new(c_program("captures_beside")).on(&machine).within(&four_gib()).args(["5000"]).finish();
+        assert_eq!((run.code(), run.stderr.as_str()), (0, ""), "{run}");
+    }
+}
+
+#[test]
 fn memory_that_outlives_its_pool_stays_charged_until_it_is_freed() {
     expect(
         &four_gib(),
