@@ -7,7 +7,7 @@ use crate::process::gpus::Gpu;
 /// What the container holds on `gpu`.
 fn used(call: &Call, gpu: &Gpu) -> u64 {
     call.process.tend();
-    call.process.pools.refresh(call.process, call.driver);
+    call.process.catch_up(call.driver);
     gpu.ledger.map_or(0, |index| call.process.ledger().used(index))
 }
 

@@ -335,10 +335,9 @@ pub(super) unsafe fn synchronized(call: &Call, next: Wait, what: *mut c_void) ->
     code
 }
 
-/// The driver has waited: pools may hold less, physical memory may be unmapped, and a program that only computes may have been asked to trim.
+/// The driver has waited, and a program that only computes may have been asked to trim.
 fn waited(call: &Call) {
-    call.process.leaving.settle(call.process);
-    call.process.pools.refresh(call.process, call.driver);
+    call.process.catch_up(call.driver);
     if !call.process.lazy.is_empty() {
         call.process.tend();
     }

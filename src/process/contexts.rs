@@ -222,7 +222,7 @@ impl Contexts {
         let gpu = process.gpus.by_device(process, driver, device)?;
         let seen = gpu.ledger.and_then(|index| {
             let look = || {
-                process.pools.refresh(process, driver);
+                process.catch_up(driver);
                 look(process, api, gpu, index, 1)
             };
             // What is on its way says nothing against what is known.
@@ -313,8 +313,7 @@ impl Contexts {
     fn look_again(&self, process: &Process, driver: usize, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
             let seen = self.calm.alone(|| {
-                // The driver lets go of memory of pools without a word.
-                process.pools.refresh(process, driver);
+                process.catch_up(driver);
                 look(process, api, gpu, index, 0)
             });
             if seen.is_some() {

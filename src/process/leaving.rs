@@ -14,14 +14,50 @@ use super::physical::Detached;
 
 /// What is unbound when a stream has come to `event`.
 struct Departure {
-    /// `None` where it could not be recorded: then all goes with the context.
+    /// `None` while it could not be recorded.
     event: Option<usize>,
-    driver: usize,
+    stream: usize,
+    /// The stream's context as the driver names it, which may stand for a green one, and the one that is charged. All goes with
+    /// either.
+    handle: Option<usize>,
     context: ContextId,
+    driver: usize,
     bindings: Vec<Detached>,
 }
 
 impl Departure {
+    /// Records the event, if that may be done now. In the legacy stream it would break captures, and may be done later as well
+    /// as at once; other streams may be gone by then, or mean another one to another thread.
+    fn mark(&mut self, process: &Process, at_once: bool) {
+        let legacy = self.stream < PER_THREAD_STREAM as usize;
+        if self.event.is_none()
+            && (legacy || at_once)
+            && let (Some(api), Some(handle)) = (Driver::get(self.driver), self.handle)
+        {
+            let record = || record(api, self.stream as CUstream, handle as CUcontext);
+            self.event = if legacy { process.captures.outside(record).flatten() } else { record() };
+        }
+    }
+
+    fn is_over(&self, process: &Process) -> bool {
+        let contexts = &process.contexts;
+        !contexts.is_there(self.context)
+            || self.handle.is_some_and(|handle| !contexts.is_named(self.driver, handle))
+    }
+
+    /// Whether the stream has come to the event, which is given back then.
+    fn has_left(&self, process: &Process) -> bool {
+        let (Some(event), Some(api)) = (self.event, Driver::get(self.driver)) else { return false };
+        let event = event as CUevent;
+        // SAFETY: an event of ours, whose context is there: it would have taken the departure with it.
+        let left = process.captures.outside(|| unsafe { api.event_query(event) }.is_ok()) == Some(true);
+        if left {
+            // SAFETY: nobody else knows the event.
+            let _ = unsafe { api.event_destroy(event) };
+        }
+        left
+    }
+
     fn leave(self, process: &Process) {
         for bindings in self.bindings {
             gate::gone(process, process.physical.unbound(bindings));
@@ -51,13 +87,19 @@ impl Leaving {
         if bindings.is_empty() {
             return;
         }
-        let marked = Driver::get(driver).and_then(|api| mark(api, stream));
-        let (event, context) =
-            marked.map_or((None, None), |(event, context)| (Some(event as usize), context));
+        let context = Driver::get(driver).and_then(|api| context_of(api, stream));
         let elsewhere = context.and_then(|context| process.contexts.of(process, driver, context));
-        let context = elsewhere.unwrap_or(place).context;
+        let mut departure = Departure {
+            event: None,
+            stream: stream as usize,
+            handle: context.map(|context| context as usize),
+            context: elsewhere.unwrap_or(place).context,
+            driver,
+            bindings,
+        };
+        departure.mark(process, true);
         let mut pending = self.lock();
-        pending.push(Departure { event, driver, context, bindings });
+        pending.push(departure);
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
         self.settle(process);
@@ -74,13 +116,22 @@ impl Leaving {
     #[inline(never)]
     fn look(&self, process: &Process, ask: bool) -> bool {
         let looked_at = core::mem::take(&mut *self.lock());
-        let is_over = |departure: &Departure| !process.contexts.is_there(departure.context);
-        let (mut left, kept): (Vec<_>, Vec<_>) =
-            looked_at.into_iter().partition(|departure| is_over(departure) || ask && has_left(departure));
+        let (mut left, mut kept) = (Vec::new(), Vec::new());
+        for mut departure in looked_at {
+            let over = departure.is_over(process);
+            if ask && !over {
+                departure.mark(process, false);
+            }
+            if over || ask && departure.has_left(process) {
+                left.push(departure)
+            } else {
+                kept.push(departure)
+            }
+        }
         let mut pending = self.lock();
         pending.extend(kept);
         // A context that went meanwhile did not find them here.
-        left.extend(pending.extract_if(.., |departure| is_over(departure)));
+        left.extend(pending.extract_if(.., |departure| departure.is_over(process)));
         self.count.store(pending.len(), Ordering::Release);
         drop(pending);
         let any = !left.is_empty();
@@ -100,29 +151,24 @@ impl Leaving {
     }
 }
 
-/// Whether the stream has come to the event, which is given back then.
-fn has_left(departure: &Departure) -> bool {
-    let (Some(event), Some(api)) = (departure.event, Driver::get(departure.driver)) else { return false };
-    let event = event as CUevent;
-    // SAFETY: an event of ours, whose context is there: it would have taken the departure with it.
-    let left = unsafe { api.event_query(event) }.is_ok();
-    if left {
-        // SAFETY: nobody else knows the event.
-        let _ = unsafe { api.event_destroy(event) };
+/// The context of a stream that the driver has just taken work for.
+fn context_of(api: &Driver, stream: CUstream) -> Option<CUcontext> {
+    let mut context = core::ptr::null_mut();
+    // SAFETY: the caller's stream; the output is a live local of the type that the driver fills.
+    unsafe {
+        if stream as usize > PER_THREAD_STREAM as usize {
+            api.stream_context(stream, &mut context)
+        } else {
+            api.ctx_get_current(&mut context)
+        }
     }
-    left
+    .ok()?;
+    Some(context)
 }
 
-/// Records an event in `stream`, and answers it with the stream's context where that is not the current one.
-fn mark(api: &Driver, stream: CUstream) -> Option<(CUevent, Option<CUcontext>)> {
-    let (mut current, mut context) = (core::ptr::null_mut(), core::ptr::null_mut());
-    // SAFETY: the caller's stream, which the driver has just taken work for; the outputs are live locals.
-    let other = unsafe {
-        api.ctx_get_current(&mut current).ok()?;
-        let own = stream as usize > PER_THREAD_STREAM as usize;
-        own && api.stream_context(stream, &mut context).is_ok() && context != current
-    };
-    let record = || {
+/// Records an event in `stream`, which is of `context`.
+fn record(api: &Driver, stream: CUstream, context: CUcontext) -> Option<usize> {
+    let event = || {
         let mut event: CUevent = core::ptr::null_mut();
         // SAFETY: the output is a live local of the type that the driver fills; the event is of the stream's context.
         unsafe {
@@ -132,9 +178,8 @@ fn mark(api: &Driver, stream: CUstream) -> Option<(CUevent, Option<CUcontext>)> 
                 return None;
             }
         }
-        Some(event)
+        Some(event as usize)
     };
-    // SAFETY: a context that the driver has just named.
-    let event = if other { unsafe { api.within(context, record) }? } else { record() };
-    Some((event?, other.then_some(context)))
+    // SAFETY: a context that the driver has named; a dead one is refused.
+    unsafe { api.within(context, event) }?
 }

@@ -129,6 +129,14 @@ impl Process {
         }
     }
 
+    /// Charges less where the driver has let go of memory, which it does without a word: when it has waited, pools may hold less,
+    /// and physical memory may be unmapped.
+    #[inline(never)]
+    pub fn catch_up(&self, driver: usize) {
+        self.leaving.settle(self);
+        self.pools.refresh(self, driver);
+    }
+
     /// What is due from time to time; costs a glance at the clock. Called where memory is asked for or shown,
     /// outside all locks.
     #[inline]

@@ -140,7 +140,7 @@ fn weigh(
 ) -> Option<(Seen, bool)> {
     let look = || {
         within(driver, spot, || {
-            process.pools.refresh(process, index);
+            process.catch_up(index);
             let sight = (0..4).find_map(|_| Sight::of(process, driver, spot.place.gpu, ledger))?;
             Some(Seen { unknown: sight.unknown(), contexts: sight.contexts() })
         })

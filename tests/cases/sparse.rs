@@ -306,13 +306,11 @@ fn what_a_stream_has_not_come_to_unmap_stays_charged() {
 }
 
 #[test]
-fn what_a_stream_has_not_come_to_unmap_goes_with_its_context() {
+fn the_default_stream_is_asked_later_where_it_could_not_be_asked_at_once() {
     if needs_the_simulator() {
         return;
     }
     expect_queued(&[
-        "context c -> 0",
-        "base -> 0",
         "sparse a 1024 1024 -> 0",
         "create h 1GiB -> 0",
         "queue-map a h 0 0 128 128",
@@ -322,12 +320,60 @@ fn what_a_stream_has_not_come_to_unmap_goes_with_its_context() {
         "fail cuEventRecord 999 1 -> 0",
         "queue-unmap a 0 0 128 128",
         "map-array -> 0",
+        "used -> 0 1024MiB",
+        "used -> 0 1024MiB",
         "sync -> 0",
-        // Where the stream could not be asked when it is there, that is when the context goes.
+        "used -> 0 0MiB",
+    ]);
+}
+
+#[test]
+fn what_a_stream_has_not_come_to_unmap_goes_with_its_context() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect_queued(&[
+        "context c -> 0",
+        "stream s -> 0",
+        "base -> 0",
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array -> 0",
+        "release h -> 0",
+        "hold-arrays 1",
+        "fail cuEventRecord 999 1 -> 0",
+        "queue-unmap a 0 0 128 128",
+        "map-array-stream s -> 0",
+        "sync -> 0",
+        // Where such a stream, which the program may destroy, could not be asked at once, that is when the context goes.
         "used -> 0 1024MiB",
         "destroy-context c -> 0",
         "set-context primary -> 0",
         "used -> 0 -300MiB",
+    ]);
+}
+
+#[test]
+fn what_the_stream_of_a_green_context_has_not_come_to_unmap_goes_with_that() {
+    if needs_the_simulator() {
+        return;
+    }
+    expect_queued(&[
+        "green one -> 0",
+        "green-context one c -> 0",
+        "sparse a 1024 1024 -> 0",
+        "create h 1GiB -> 0",
+        "queue-map a h 0 0 128 128",
+        "map-array -> 0",
+        "release h -> 0",
+        "set-context c -> 0",
+        "fail cuEventRecord 999 2 -> 0",
+        "queue-unmap a 0 0 128 128",
+        "map-array -> 0",
+        "set-context primary -> 0",
+        "destroy-green one -> 0",
+        "used -> 0 0MiB",
     ]);
 }
 

@@ -73,6 +73,13 @@ impl Contexts {
         primary.map_or(context, |entry| entry.handle as CUcontext)
     }
 
+    /// Whether there is a context of this name, or a green one that it stands for.
+    pub fn is_named(&self, driver: usize, context: usize) -> bool {
+        let stands = |green: &Green| green.stand_in == Some(context) && green.driver == driver;
+        self.lock().iter().any(|entry| entry.is(context, driver) && entry.is_there())
+            || lock(&self.greens.0).iter().any(stands)
+    }
+
     /// The primary context of `device`, met here if it was not before; `None` where it is not up.
     fn primary(&self, process: &Process, driver: usize, device: CUdevice) -> Option<Place> {
         let api = Driver::get(driver)?;
