@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -123,7 +123,18 @@ impl Run {
     fn start(&self, limit: Duration) -> Child {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()));
+        // A program that this process has just written may still be open in a child that another test is about to start.
+        let mut started = command.spawn();
+        for _ in 0..200 {
+            match started {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    started = command.spawn();
+                }
+                _ => break,
+            }
+        }
+        let child = started.unwrap_or_else(|e| panic!("cannot run {}: {e}", self.program.display()));
         kill_after(limit, &child, self.program.display().to_string());
         child
     }
