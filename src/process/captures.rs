@@ -14,6 +14,8 @@ pub struct Captures {
     /// The streams they were begun on, and the contexts of those as far as they are known.
     streams: Mutex<Vec<(usize, Option<ContextId>)>>,
     open: AtomicUsize,
+    /// How many were ever begun.
+    begun: AtomicUsize,
     /// How many threads ask a question just now that a capture would not bear.
     asking: AtomicU32,
 }
@@ -34,8 +36,16 @@ impl Captures {
         answer
     }
 
+    /// What `look` sees, if none was open meanwhile: pools are charged more than they hold then.
+    pub fn between<T>(&self, look: impl FnOnce() -> Option<T>) -> Option<T> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let seen = if self.are_open() { None } else { look() };
+        seen.filter(|_| self.begun.load(Ordering::SeqCst) == before)
+    }
+
     /// One is about to be begun on `stream`. Returns when no question is on its way any more.
     pub fn begun(&self, stream: usize, context: Option<ContextId>) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
         let mut streams = self.lock();
         streams.push((stream, context));
         self.open.store(streams.len(), Ordering::SeqCst);

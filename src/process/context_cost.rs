@@ -48,6 +48,7 @@ impl Sight {
 /// where it cannot be told.
 pub(super) fn look(
     process: &Process,
+    driver: usize,
     api: &Driver,
     card: &Gpu,
     gpu: GpuIndex,
@@ -61,10 +62,11 @@ pub(super) fn look(
         let others = seen.others.saturating_add(seen.census.exact.saturating_sub(own));
         policy::context_share(seen.used, own, others, seen.census.contexts + uncounted)
     };
-    // Requests on their way are charged and not yet on the card: they only make a share look smaller.
-    let seen = (0..SAMPLES).filter_map(|_| sample()).max();
-    // And so are those to pools for as long as a capture is open, in which pools cannot be asked.
-    seen.filter(|_| !process.captures.are_open())
+    process.captures.between(|| {
+        process.catch_up(driver);
+        // Requests on their way are charged and not yet on the card: they only make a share look smaller.
+        (0..SAMPLES).filter_map(|_| sample()).max()
+    })
 }
 
 /// Looks at the card for one opinion.

@@ -221,10 +221,7 @@ impl Contexts {
         unsafe { api.ctx_get_device(&mut device) }.ok()?;
         let gpu = process.gpus.by_device(process, driver, device)?;
         let seen = gpu.ledger.and_then(|index| {
-            let look = || {
-                process.catch_up(driver);
-                look(process, api, gpu, index, 1)
-            };
+            let look = || look(process, driver, api, gpu, index, 1);
             // What is on its way says nothing against what is known.
             if process.ledger().context_cost(index).is_some() { self.calm.alone(look) } else { look() }
         });
@@ -312,10 +309,7 @@ impl Contexts {
 
     fn look_again(&self, process: &Process, driver: usize, api: &Driver, gpu: &Gpu) {
         if let Some(index) = gpu.ledger {
-            let seen = self.calm.alone(|| {
-                process.catch_up(driver);
-                look(process, api, gpu, index, 0)
-            });
+            let seen = self.calm.alone(|| look(process, driver, api, gpu, index, 0));
             if seen.is_some() {
                 self.calm.looked();
                 learn(process, gpu, index, seen);

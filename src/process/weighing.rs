@@ -157,8 +157,10 @@ fn weigh(
         }
         let mut seen = None;
         let calm = process.contexts.calm.alone(|| {
-            seen = look();
-            seen
+            process.captures.between(|| {
+                seen = look();
+                seen
+            })
         });
         looks.extend(seen.or_else(look));
         if let Some(seen) = calm
