@@ -19,6 +19,7 @@ pub mod cuda {
     pub const NOT_FOUND: Code = 500;
     pub const NOT_PERMITTED: Code = 800;
     pub const UNKNOWN: Code = 999;
+    pub const STREAM_CAPTURE_UNSUPPORTED: Code = 900;
 }
 
 /// `nvmlReturn_t` values that the library itself answers.

@@ -228,6 +228,18 @@ impl Driver {
         Some(done)
     }
 
+    /// Does something that a capture of any thread would not bear otherwise: in the mode in which the driver lets this thread do
+    /// it, and which it had before afterwards. `None`, and nothing done, where there is no such mode.
+    pub fn relaxed<T>(&self, what: impl FnOnce() -> T) -> Option<T> {
+        let mut mode = CAPTURE_MODE_RELAXED;
+        // SAFETY: the mode is a live local, in and out.
+        unsafe { self.exchange_capture_mode(&mut mode) }.ok()?;
+        let done = what();
+        // SAFETY: as above; the mode is the one that was found.
+        let _ = unsafe { self.exchange_capture_mode(&mut mode) };
+        Some(done)
+    }
+
     fn register(object: &Object) -> Option<usize> {
         let base = object.base();
         let place = |wanted: usize| {

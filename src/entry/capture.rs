@@ -106,10 +106,13 @@ type Destroy = unsafe extern "C" fn(CUstream) -> Code;
 
 /// `cuStreamDestroy`: with a stream goes the capture that was begun on it.
 pub(super) unsafe fn destroy(call: &Call, next: Destroy, stream: CUstream) -> Code {
+    let captures = &call.process.captures;
+    // Before the driver is asked, which may give its handle to a new stream at once.
+    let captured = if captures.are_open() { captures.ended(stream as usize) } else { None };
     // SAFETY: the caller's own argument.
     let code = unsafe { next(stream) };
-    if code == SUCCESS && call.process.captures.are_open() {
-        call.process.captures.ended(stream as usize);
+    if let (Some(context), true) = (captured, code != SUCCESS) {
+        captures.begun(stream as usize, context);
     }
     code
 }

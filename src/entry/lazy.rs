@@ -54,10 +54,7 @@ fn try_make(call: &Call, place: &Place, bytes: u64) -> Result<CUdeviceptr, Code>
 /// That may be done while a capture is open elsewhere, as the call it stands for may.
 pub(super) fn free_async(call: &Call, address: CUdeviceptr, stream: CUstream) -> Code {
     let Some(api) = call.api() else { return cuda::NOT_FOUND };
-    memory::freed(call, address, || {
-        let mut mode = CAPTURE_MODE_RELAXED;
-        // SAFETY: the mode is a live local, in and out.
-        let relaxed = unsafe { api.exchange_capture_mode(&mut mode) }.is_ok();
+    let free = || {
         // The default stream has one meaning or the other by the variant of the call; the context has both.
         let waited = match stream.is_null() {
             // SAFETY: takes nothing.
@@ -67,12 +64,9 @@ pub(super) fn free_async(call: &Call, address: CUdeviceptr, stream: CUstream) ->
         };
         // SAFETY: memory of ours, which the caller gives up.
         let freed = waited.and_then(|()| unsafe { api.mem_free(address) });
-        if relaxed {
-            // SAFETY: as above; the mode is the one that was found.
-            let _ = unsafe { api.exchange_capture_mode(&mut mode) };
-        }
         freed.err().unwrap_or(SUCCESS)
-    })
+    };
+    memory::freed(call, address, || api.relaxed(free).unwrap_or_else(free))
 }
 
 /// Corrects what the driver has just written about managed memory to what it would have written about plain.

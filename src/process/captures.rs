@@ -1,8 +1,11 @@
 //! Captures that were begun and are open still, while which some questions to the driver are not allowed: any thread's would
-//! break them. One also ends with its stream, and with the context of that.
+//! break them, unless that thread is in a mode of its own. One also ends with its stream, and with the context of that.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+
+use crate::abi::{Code, cuda};
+use crate::driver::Driver;
 
 use super::contexts::ContextId;
 use super::drain;
@@ -14,8 +17,6 @@ pub struct Captures {
     /// The streams they were begun on, and the contexts of those as far as they are known.
     streams: Mutex<Vec<(usize, Option<ContextId>)>>,
     open: AtomicUsize,
-    /// How many were ever begun.
-    begun: AtomicUsize,
     /// How many threads ask a question just now that a capture would not bear.
     asking: AtomicU32,
 }
@@ -36,16 +37,17 @@ impl Captures {
         answer
     }
 
-    /// What `look` sees, if none was open meanwhile: pools are charged more than they hold then.
-    pub fn between<T>(&self, look: impl FnOnce() -> Option<T>) -> Option<T> {
-        let before = self.begun.load(Ordering::SeqCst);
-        let seen = if self.are_open() { None } else { look() };
-        seen.filter(|_| self.begun.load(Ordering::SeqCst) == before)
+    /// Asks the driver what a capture would not bear of a thread in its usual mode.
+    ///
+    /// # Errors
+    /// The driver's code, and `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` where it must not be asked.
+    pub fn beside<T>(&self, api: &Driver, ask: impl Fn() -> Result<T, Code>) -> Result<T, Code> {
+        let answer = self.outside(&ask).or_else(|| api.relaxed(ask));
+        answer.unwrap_or(Err(cuda::STREAM_CAPTURE_UNSUPPORTED))
     }
 
     /// One is about to be begun on `stream`. Returns when no question is on its way any more.
     pub fn begun(&self, stream: usize, context: Option<ContextId>) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
         let mut streams = self.lock();
         streams.push((stream, context));
         self.open.store(streams.len(), Ordering::SeqCst);
@@ -53,14 +55,15 @@ impl Captures {
         drain::wait(&self.asking);
     }
 
-    /// The one on `stream` has ended, if that is where one was begun: threads' own streams go by the same name.
+    /// The one on `stream` has ended, if that is where one was begun: threads' own streams go by the same name. Answers whether
+    /// it was, and in which context.
     #[inline(never)]
-    pub fn ended(&self, stream: usize) {
+    pub fn ended(&self, stream: usize) -> Option<Option<ContextId>> {
         let mut streams = self.lock();
-        if let Some(place) = streams.iter().position(|(begun, _)| *begun == stream) {
-            streams.swap_remove(place);
-        }
+        let place = streams.iter().position(|(begun, _)| *begun == stream)?;
+        let (_, context) = streams.swap_remove(place);
         self.open.store(streams.len(), Ordering::SeqCst);
+        Some(context)
     }
 
     /// A context is gone, and its streams.

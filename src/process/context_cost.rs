@@ -62,11 +62,9 @@ pub(super) fn look(
         let others = seen.others.saturating_add(seen.census.exact.saturating_sub(own));
         policy::context_share(seen.used, own, others, seen.census.contexts + uncounted)
     };
-    process.captures.between(|| {
-        process.catch_up(driver);
-        // Requests on their way are charged and not yet on the card: they only make a share look smaller.
-        (0..SAMPLES).filter_map(|_| sample()).max()
-    })
+    process.catch_up(driver);
+    // Requests on their way are charged and not yet on the card: they only make a share look smaller.
+    (0..SAMPLES).filter_map(|_| sample()).max()
 }
 
 /// Looks at the card for one opinion.

@@ -50,7 +50,7 @@ impl Departure {
         let (Some(event), Some(api)) = (self.event, Driver::get(self.driver)) else { return false };
         let event = event as CUevent;
         // SAFETY: an event of ours, whose context is there: it would have taken the departure with it.
-        let left = process.captures.outside(|| unsafe { api.event_query(event) }.is_ok()) == Some(true);
+        let left = process.captures.beside(api, || unsafe { api.event_query(event) }).is_ok();
         if left {
             // SAFETY: nobody else knows the event.
             let _ = unsafe { api.event_destroy(event) };
@@ -108,8 +108,7 @@ impl Leaving {
     /// Gives back what streams have let go of since; false where that is nothing.
     #[inline]
     pub fn settle(&self, process: &Process) -> bool {
-        // While a capture is open, the question may break it.
-        self.count.load(Ordering::Acquire) > 0 && !process.captures.are_open() && self.look(process, true)
+        self.count.load(Ordering::Acquire) > 0 && self.look(process, true)
     }
 
     #[cold]

@@ -1,8 +1,8 @@
 //! Stream-ordered pools, and the memory of graphs, which the driver keeps in a pool for each device: charged by the bytes that
 //! a pool *holds* rather than by what is live in it, since the driver keeps freed memory for the pool's next request.
 //!
-//! What a pool holds only the driver knows, and it must not be asked while a capture is open; then a request is
-//! charged in full, and the charge is put right at the next question.
+//! What a pool holds only the driver knows. Where it cannot be asked, as with a capture open in a driver that has no mode for
+//! that, a request is charged in full, and the charge is put right at the next question.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
@@ -78,8 +78,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn ask(&self, question: Question) -> Result<u64, Code> {
-        ask(self.driver, self.name, question)
+    fn ask(&self, process: &Process, question: Question) -> Result<u64, Code> {
+        let api = Driver::get(self.driver).ok_or(cuda::NOT_FOUND)?;
+        process.captures.beside(api, || ask(api, self.name, question))
     }
 }
 
@@ -167,8 +168,10 @@ impl Pools {
             let Some(asked) = self.asked(id) else { return dead };
             let Some(gpu) = asked.gpu else { return Ok(()) };
             // The driver is asked outside the lock.
-            let Some(held) = process.captures.outside(|| asked.ask(Question::Reserved)) else { break };
-            let held = held?;
+            let held = match asked.ask(process, Question::Reserved) {
+                Err(cuda::STREAM_CAPTURE_UNSUPPORTED) => break,
+                answer => answer?,
+            };
             let known = self.read();
             let Some(pool) = known.get(usize::from(id.0)).filter(|pool| pool.name == asked.name) else {
                 return dead;
@@ -219,9 +222,8 @@ impl Pools {
     /// How much a request of `bytes` would make the pool grow, at the least, as far as the driver may be asked.
     pub fn growth(&self, process: &Process, id: PoolId, bytes: u64) -> u64 {
         let Some(asked) = self.asked(id) else { return bytes };
-        let both = || (asked.ask(Question::Reserved), asked.ask(Question::Used));
-        match process.captures.outside(both) {
-            Some((Ok(held), Ok(used))) => bytes.saturating_sub(held.saturating_sub(used)),
+        match (asked.ask(process, Question::Reserved), asked.ask(process, Question::Used)) {
+            (Ok(held), Ok(used)) => bytes.saturating_sub(held.saturating_sub(used)),
             _ => bytes,
         }
     }
@@ -242,8 +244,7 @@ impl Pools {
         for id in
             self.charged(|pool| pool.name.is_alive() && pool.gpu.is_some_and(|of| core::ptr::eq(of, gpu)))
         {
-            let trim = |asked: Asked| process.captures.outside(|| asked.ask(Question::Trim).is_ok());
-            helped |= self.asked(id).and_then(trim) == Some(true);
+            helped |= self.asked(id).is_some_and(|asked| asked.ask(process, Question::Trim).is_ok());
             let _ = self.settle(process, id, 0);
         }
         helped
@@ -335,8 +336,7 @@ enum Question {
     Trim,
 }
 
-fn ask(driver: usize, name: Name, question: Question) -> Result<u64, Code> {
-    let api = Driver::get(driver).ok_or(cuda::NOT_FOUND)?;
+fn ask(api: &Driver, name: Name, question: Question) -> Result<u64, Code> {
     let mut value = 0u64;
     let out = (&raw mut value).cast();
     // SAFETY: the pool was met and is not destroyed while it is asked, unless that takes very long; the attributes are 64-bit

@@ -157,10 +157,8 @@ fn weigh(
         }
         let mut seen = None;
         let calm = process.contexts.calm.alone(|| {
-            process.captures.between(|| {
-                seen = look();
-                seen
-            })
+            seen = look();
+            seen
         });
         looks.extend(seen.or_else(look));
         if let Some(seen) = calm

@@ -144,15 +144,16 @@ fn asking_and_allocating_leaves_an_open_capture_whole() {
 }
 
 #[test]
-fn captures_of_one_thread_are_left_whole_by_what_others_allocate() {
+fn captures_of_one_thread_and_requests_of_others_do_not_disturb_each_other() {
     if needs_the_simulator() {
         return;
     }
-    // Also where one begins between the moment at which none is open and the question.
-    for jitter in ["0us", "300us"] {
+    // Captures that begin between the moment at which none is open and a question, and such that last for requests of more than
+    // the budget, one after the other.
+    for (jitter, shape) in [("0us", ["5000", "0"]), ("300us", ["5000", "0"]), ("300us", ["5", "3000"])] {
         let machine = Machine::new(&format!("16GiB,context=16MiB,jitter={jitter}"));
         let run =
-            Run::new(c_program("captures_beside")).on(&machine).within(&four_gib()).args(["5000"]).finish();
+            Run::new(c_program("captures_beside")).on(&machine).within(&four_gib()).args(shape).finish();
         assert_eq!((run.code(), run.stderr.as_str()), (0, ""), "{run}");
     }
 }
@@ -244,8 +245,38 @@ fn pools_are_charged_for_what_they_hold_once_a_capture_is_over_however_it_ended(
         &["capture-own -> 0", "end-capture-own -> 0"],
     ];
     for ending in endings {
+        // While one was taken to be open, pools could not be asked.
+        let before = ["fail cuThreadExchangeStreamCaptureMode 801 1000 -> 0"];
         let then = ["rounds 20 300MiB -> 0", "used -> 0 0MiB"];
-        expect(&four_gib(), &one_card(), &[ending, &then].concat());
+        expect(&four_gib(), &one_card(), &[&before, ending, &then].concat());
+    }
+}
+
+#[test]
+fn what_is_asked_of_pools_while_a_capture_is_open_is_charged_as_they_hold_it_or_in_full() {
+    if needs_the_simulator() {
+        return;
+    }
+    for (no_mode, during) in [(0, "used -> 0 64MiB"), (1000, "used -> 0 192MiB")] {
+        expect(
+            &four_gib(),
+            &one_card(),
+            &[
+                "pool p -> 0",
+                "stream s -> 0",
+                "stream t -> 0",
+                &format!("fail cuThreadExchangeStreamCaptureMode 801 {no_mode} -> 0"),
+                "capture s -> 0",
+                "alloc-pool-stream a p t 64MiB -> 0",
+                "free-stream a t -> 0",
+                "alloc-pool-stream b p t 64MiB -> 0",
+                "free-stream b t -> 0",
+                "alloc-pool-stream c p t 64MiB -> 0",
+                during,
+                "end-capture s -> 0",
+                "used -> 0 64MiB",
+            ],
+        );
     }
 }
 
