@@ -66,28 +66,55 @@ pub const TYPICAL_CONTEXT: u64 = 256 << 20;
 /// No other process's word makes a context cheaper than this, unless the card itself shows it.
 const LEAST_BELIEVED_CONTEXT: u64 = 64 << 20;
 
+/// What one context seems to cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    /// That, in bytes.
+    pub bytes: u64,
+    /// At how many moments it has to be seen, one after the other, before it is believed: what other processes say they use may
+    /// be on its way to them still.
+    pub moments: u32,
+}
+
+/// How long moments are apart, in milliseconds: most requests are on their way for less.
+pub const BETWEEN_MOMENTS: u64 = 10;
+/// At so many moments nothing was on its way,
+pub const MOMENTS: u32 = 5;
+/// or not so much that it left less than a context can cost.
+const MANY_MOMENTS: u32 = 25;
+
 /// What one context seems to cost: what the card has lost, less what is known exactly and what other processes say they use,
 /// divided among the contexts. Memory that nobody tells of makes that more than it is, so the smallest ever seen counts;
 /// `None` where it says nothing.
 #[must_use]
-pub fn context_share(card_used: u64, exact: u64, others: u64, contexts: u64) -> Option<u64> {
+pub fn context_share(card_used: u64, exact: u64, others: u64, contexts: u64) -> Option<Share> {
     let most = card_used.saturating_sub(exact).checked_div(contexts)?;
     let share = card_used.saturating_sub(exact).saturating_sub(others) / contexts;
-    let share = share.max(most.min(LEAST_BELIEVED_CONTEXT));
-    (1..=MOST_PLAUSIBLE_CONTEXT).contains(&share).then_some(share)
+    let least = most.min(LEAST_BELIEVED_CONTEXT);
+    let moments = match others {
+        0 => 0,
+        _ if share < least => MANY_MOMENTS,
+        _ => MOMENTS,
+    };
+    let bytes = share.max(least);
+    (1..=MOST_PLAUSIBLE_CONTEXT).contains(&bytes).then_some(Share { bytes, moments })
 }
 
 /// A share that is smaller by less than this says nothing: what is known exactly is known to a block or two per context.
 const LEAST_CORRECTION: u64 = 4 * BLOCK;
 
-/// Whether a share of `seen` bytes is to be learned: the first at once, a smaller one when it was seen twice and is smaller
-/// by a quarter. Contexts made at the same moment, which the first look takes for one, make a difference of half and more;
-/// requests on their way make smaller ones, and those say nothing.
+/// Whether a share is to be learned that every look has seen for so many moments (`None` for the first that sees it): the first
+/// at once, a smaller one when it was seen again and is smaller by a quarter. Contexts made at the same moment, which the first
+/// look takes for one, make a difference of half and more. Where others' word leaves less than can be, that is learned if there is
+/// nothing better.
 #[must_use]
-pub fn is_learned(learned: Option<u64>, seen: u64, seen_before: u64) -> bool {
-    learned.is_none_or(|learned| {
-        seen <= learned / 4 * 3 && learned - seen >= LEAST_CORRECTION && seen.abs_diff(seen_before) <= BLOCK
-    })
+pub fn is_learned(learned: Option<u64>, seen: Share, so_far: Option<u32>) -> bool {
+    let lasts = so_far.is_some_and(|moments| moments >= seen.moments);
+    match learned {
+        None => lasts || seen.moments < MANY_MOMENTS,
+        Some(_) if seen.moments == MANY_MOMENTS => false,
+        Some(learned) => seen.bytes <= learned / 4 * 3 && learned - seen.bytes >= LEAST_CORRECTION && lasts,
+    }
 }
 
 /// The bytes of an array: rows padded to 64 bytes, heights to 8 rows, the tiles in which the driver lays arrays
@@ -164,25 +191,35 @@ mod tests {
 
     #[test]
     fn what_nothing_explains_is_shared_among_the_contexts() {
-        assert_eq!(context_share(300 << 20, 0, 0, 1), Some(300 << 20));
-        assert_eq!(context_share(GIB + (600 << 20), GIB, 0, 2), Some(300 << 20));
+        let exactly = |mib: u64| Some(Share { bytes: mib << 20, moments: 0 });
+        let after = |moments, mib: u64| Some(Share { bytes: mib << 20, moments });
+        assert_eq!(context_share(300 << 20, 0, 0, 1), exactly(300));
+        assert_eq!(context_share(GIB + (600 << 20), GIB, 0, 2), exactly(300));
         assert_eq!(context_share(9 * GIB, 0, 0, 1), None);
         assert_eq!(context_share(GIB, 2 * GIB, 0, 1), None);
         assert_eq!(context_share(GIB, 0, 0, 0), None);
-        assert_eq!(context_share(9 * GIB + (300 << 20), 0, 9 * GIB, 1), Some(300 << 20));
+        assert_eq!(context_share(9 * GIB + (300 << 20), 0, 9 * GIB, 1), after(MOMENTS, 300));
         // Others say more than the card has lost.
-        assert_eq!(context_share(GIB, 0, 9 * GIB, 2), Some(64 << 20));
-        assert_eq!(context_share(16 << 20, 0, 9 * GIB, 1), Some(16 << 20));
+        assert_eq!(context_share(GIB, 0, 9 * GIB, 2), after(MANY_MOMENTS, 64));
+        assert_eq!(context_share(16 << 20, 0, 9 * GIB, 1), after(MANY_MOMENTS, 16));
     }
 
     #[test]
     fn a_smaller_share_is_learned_when_it_is_seen_twice() {
-        assert!(is_learned(None, 300 << 20, 0));
-        assert!(!is_learned(Some(300 << 20), 600 << 20, 600 << 20));
-        assert!(!is_learned(Some(300 << 20), 280 << 20, 0));
-        assert!(!is_learned(Some(300 << 20), 280 << 20, 280 << 20));
-        assert!(is_learned(Some(600 << 20), 300 << 20, 300 << 20));
-        assert!(!is_learned(Some(16 << 20), 12 << 20, 12 << 20));
+        let seen = |mib: u64, moments| Share { bytes: mib << 20, moments };
+        assert!(is_learned(None, seen(300, 0), None));
+        assert!(is_learned(None, seen(300, MOMENTS), None));
+        assert!(!is_learned(Some(300 << 20), seen(600, 0), Some(0)));
+        assert!(!is_learned(Some(300 << 20), seen(280, 0), Some(0)));
+        assert!(!is_learned(Some(600 << 20), seen(300, 0), None));
+        assert!(is_learned(Some(600 << 20), seen(300, 0), Some(0)));
+        assert!(!is_learned(Some(16 << 20), seen(12, 0), Some(0)));
+        // What rests on others' word has to last.
+        assert!(!is_learned(Some(600 << 20), seen(300, MOMENTS), Some(MOMENTS - 1)));
+        assert!(is_learned(Some(600 << 20), seen(300, MOMENTS), Some(MOMENTS)));
+        assert!(!is_learned(None, seen(64, MANY_MOMENTS), Some(MANY_MOMENTS - 1)));
+        assert!(is_learned(None, seen(64, MANY_MOMENTS), Some(MANY_MOMENTS)));
+        assert!(!is_learned(Some(600 << 20), seen(64, MANY_MOMENTS), Some(1000)));
     }
 
     #[test]

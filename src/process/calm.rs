@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::policy;
 use crate::sys::clock;
 
 /// See the module. Thread-safe.
@@ -10,8 +11,10 @@ pub struct Calm {
     /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
     /// without end before the first context.
     young: AtomicU64,
-    /// Looks at the card since the last context was met with nothing else on its way.
+    /// Looks at the card since the last context was met with nothing else on its way, as many as can tell something new, and when
+    /// the last of them was.
     looks: AtomicU32,
+    looked: AtomicU64,
     /// Calls of this process on their way, as far as they began while costs are put right.
     calls: AtomicUsize,
     /// How many of them ever began.
@@ -23,6 +26,7 @@ impl Default for Calm {
         Calm {
             young: AtomicU64::new(u64::MAX),
             looks: AtomicU32::new(0),
+            looked: AtomicU64::new(0),
             calls: AtomicUsize::new(0),
             began: AtomicUsize::new(0),
         }
@@ -42,8 +46,8 @@ impl Drop for OnItsWay<'_> {
 const YOUNG_MS: u64 = 1000;
 /// For how long after that, in a process that is never calm.
 const PATIENCE_MS: u64 = 30_000;
-/// Looks at the card in calm moments that are enough.
-const CALM_LOOKS: u32 = 2;
+/// Looks at the card in calm moments that are enough: beside other processes, a cost is seen so often before it is believed.
+const CALM_LOOKS: u32 = policy::MOMENTS + 1;
 
 impl Calm {
     /// A context was met: its cost is to be put right from now on.
@@ -55,7 +59,11 @@ impl Calm {
 
     /// Somebody has looked in a calm moment.
     pub fn looked(&self) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        let now = clock::coarse_millis();
+        if now.saturating_sub(self.looked.load(Ordering::Relaxed)) >= policy::BETWEEN_MOMENTS {
+            self.looked.store(now, Ordering::Relaxed);
+            self.looks.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Has calls counted for the next while, and this one, which may have begun before, for as long as the answer lives

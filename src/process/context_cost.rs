@@ -1,10 +1,8 @@
 //! What a context costs, which nobody says: learned from what the card has lost.
 
-use std::sync::atomic::Ordering;
-
 use crate::driver::Driver;
 use crate::ledger::{Census, GpuIndex};
-use crate::policy;
+use crate::policy::{self, Share};
 
 use super::Process;
 use super::gpus::Gpu;
@@ -53,7 +51,7 @@ pub(super) fn look(
     card: &Gpu,
     gpu: GpuIndex,
     uncounted: u64,
-) -> Option<u64> {
+) -> Option<Share> {
     let sample = || {
         let seen = Sight::of(process, api, card, gpu)?;
         // What other processes of the container say may be on its way, as with neighbours. What code takes was seen on the
@@ -71,12 +69,12 @@ pub(super) fn look(
 const SAMPLES: usize = 4;
 
 /// What a context costs as far as anybody here has learned, with what was just seen.
-pub(super) fn learn(process: &Process, gpu: &Gpu, index: GpuIndex, seen: Option<u64>) -> Option<u64> {
+pub(super) fn learn(process: &Process, gpu: &Gpu, index: GpuIndex, seen: Option<Share>) -> Option<u64> {
     let learned = process.ledger().context_cost(index);
     if let Some(seen) = seen
-        && policy::is_learned(learned, seen, gpu.context_share_seen.swap(seen, Ordering::Relaxed))
+        && policy::is_learned(learned, seen, gpu.note_share(seen.bytes))
     {
-        process.ledger().learn_context_cost(index, seen);
+        process.ledger().learn_context_cost(index, seen.bytes);
     }
     process.ledger().context_cost(index)
 }

@@ -2,14 +2,15 @@
 //! environment can turn around.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::{CUdevice, DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, nvmlDevice_t};
 use crate::config::{GpuIdentity, Growth, PciAddress, Quota};
 use crate::driver::Driver;
 use crate::ledger::{GpuIndex, Promise};
 use crate::log::{self, Level};
-use crate::policy::BLOCK;
+use crate::policy::{self, BLOCK};
+use crate::sys::clock;
 
 use super::Process;
 use super::budget;
@@ -31,8 +32,11 @@ pub struct Gpu {
     /// Whether managed memory of this card is paged; false while only NVML has met it.
     paged: AtomicBool,
     reserve: AtomicU64,
-    /// What a context seemed to cost when this process last looked, in bytes.
-    pub context_share_seen: AtomicU64,
+    /// What a context seemed to cost when this process last looked, in bytes; at how many moments every look has seen that, and the
+    /// last of them, in milliseconds of the coarse clock.
+    share_seen: AtomicU64,
+    share_moments: AtomicU32,
+    share_moment: AtomicU64,
     place: Mutex<BusPlace>,
 }
 
@@ -40,6 +44,19 @@ impl Gpu {
     /// Its place in PCI bus order among all of the container.
     pub fn place(&self) -> BusPlace {
         *lock(&self.place)
+    }
+
+    /// Notes what a context seems to cost; at how many moments that has been seen, unless it looked otherwise before.
+    pub fn note_share(&self, bytes: u64) -> Option<u32> {
+        let now = clock::coarse_millis();
+        let again = self.share_seen.swap(bytes, Ordering::Relaxed).abs_diff(bytes) <= BLOCK;
+        let moments = if again { self.share_moments.load(Ordering::Relaxed) } else { 0 };
+        let passed = now.saturating_sub(self.share_moment.load(Ordering::Relaxed));
+        if !again || passed >= policy::BETWEEN_MOMENTS {
+            self.share_moment.store(now, Ordering::Relaxed);
+            self.share_moments.store(moments.saturating_add(1), Ordering::Relaxed);
+        }
+        again.then(|| self.share_moments.load(Ordering::Relaxed))
     }
 
     /// Physical bytes of the card.
@@ -247,7 +264,9 @@ impl Gpus {
             reserve: AtomicU64::new(0),
             lazy_from: AtomicU64::new(u64::MAX),
             paged: AtomicBool::new(false),
-            context_share_seen: AtomicU64::new(0),
+            share_seen: AtomicU64::new(0),
+            share_moments: AtomicU32::new(0),
+            share_moment: AtomicU64::new(0),
             place: Mutex::new(place),
         }));
         gpu.obey(process);

@@ -1,9 +1,10 @@
 //! Many threads and processes under one budget; processes that die, and processes that fork.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use crate::common::programs::c_program;
-use crate::common::{Container, Machine, Run};
+use crate::common::{Container, Machine, Run, wait_for_line};
 use crate::harness::{four_gib, lines, needs_the_simulator, one_card};
 
 /// Contexts that cost little, so that several processes fit.
@@ -87,11 +88,45 @@ fn a_second_process_finds_what_the_first_left() {
     let (machine, container) = (one_card(), four_gib());
     let first = Run::new(c_program("harness")).on(&machine).within(&container);
     let mut first = first.args(["init", "device 0", "primary", "alloc a 2GiB", "say ready", "wait"]).spawn();
-    crate::common::wait_for_line(&mut first, "ready");
+    wait_for_line(&mut first, "ready");
     let second = Run::new(c_program("harness")).on(&machine).within(&container);
     let said =
         lines(second.args(["init", "device 0", "primary", "info", "alloc a 2GiB", "alloc a 1GiB"]).finish());
     assert_eq!(said[3..], ["info -> 0 free=1448MiB total=4096MiB", "alloc a 2GiB -> 2", "alloc a 1GiB -> 0"]);
     drop(first.stdin.take());
     assert!(first.wait().unwrap().success());
+}
+
+/// What is charged and not on the card yet does not make contexts seem to cost less.
+#[test]
+fn requests_of_siblings_that_are_on_their_way_make_no_context_cheap() {
+    if needs_the_simulator() {
+        return;
+    }
+    // So much that nothing is left for contexts, nearly all the time; and less of it now and then.
+    let all = ["alloc a 2GiB", "free a"].repeat(10);
+    let some = ["alloc a 300MiB", "free a", "sleep 20"].repeat(25);
+    for (delay, requests) in [("200ms", all), ("20ms", some)] {
+        let (machine, container) = (Machine::new(&format!("16GiB,delay={delay}")), four_gib());
+        let start = |then: &[&str], last: &[&str]| {
+            let harness = Run::new(c_program("harness")).on(&machine).within(&container);
+            let harness = harness.args(["init", "device 0", "primary", "say ready", "wait"]);
+            let mut process = harness.args(then).args(["say done", "wait"]).args(last).spawn();
+            wait_for_line(&mut process, "ready");
+            process
+        };
+        let mut first = start(&requests, &[]);
+        let mut second = start(&["sleep 5", "info"].repeat(150), &["info"]);
+        for process in [&mut first, &mut second] {
+            process.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+        wait_for_line(&mut first, "done");
+        wait_for_line(&mut second, "done");
+        drop(second.stdin.take());
+        let mut said = String::new();
+        second.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        drop(first.stdin.take());
+        assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
+        assert_eq!(said.lines().last(), Some("info -> 0 free=3496MiB total=4096MiB"), "{delay}");
+    }
 }
