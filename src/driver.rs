@@ -228,8 +228,9 @@ impl Driver {
         Some(done)
     }
 
-    /// Does something that a capture of any thread would not bear otherwise: in the mode in which the driver lets this thread do
-    /// it, and which it had before afterwards. `None`, and nothing done, where there is no such mode.
+    /// Does something that a capture of any thread would not bear otherwise, such as asking a pool: in the mode in which the
+    /// driver lets this thread do it, after which the mode is what it was. NVIDIA's own libcu++ asks pools so (NVIDIA/cccl pull
+    /// request 11360). `None`, and nothing done, where there is no such mode.
     pub fn relaxed<T>(&self, what: impl FnOnce() -> T) -> Option<T> {
         let mut mode = CAPTURE_MODE_RELAXED;
         // SAFETY: the mode is a live local, in and out.
