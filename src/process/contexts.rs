@@ -170,6 +170,13 @@ impl Contexts {
         self.lock().iter().any(|entry| entry.id == context && entry.is_there())
     }
 
+    /// What the driver calls a context that is there.
+    pub fn name_of(&self, context: ContextId) -> Option<usize> {
+        let entries = self.lock();
+        let entry = entries.iter().find(|entry| entry.id == context && entry.is_there());
+        entry.map(|entry| entry.handle)
+    }
+
     /// A context on each card that this process has contexts of `driver` on: this thread's where it is `current`.
     pub fn on_all_cards(&self, driver: usize, current: Option<Place>) -> Vec<Spot> {
         let mut spots: Vec<Spot> = current.into_iter().map(|place| Spot { place, context: None }).collect();

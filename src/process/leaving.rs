@@ -17,9 +17,9 @@ struct Departure {
     /// `None` while it could not be recorded.
     event: Option<usize>,
     stream: usize,
-    /// The stream's context as the driver names it, which may stand for a green one, and the one that is charged. All goes with
-    /// either.
+    /// The stream's context as the driver names it, which may stand for a green one.
     handle: Option<usize>,
+    /// The one that is charged: all goes with it at the latest.
     context: ContextId,
     driver: usize,
     bindings: Vec<Detached>,
@@ -30,9 +30,13 @@ impl Departure {
     /// as at once; other streams may be gone by then, or mean another one to another thread.
     fn mark(&mut self, process: &Process, at_once: bool) {
         let legacy = self.stream < PER_THREAD_STREAM as usize;
+        let contexts = &process.contexts;
+        // With a green context its name goes, and nothing else.
+        let named = |handle: &usize| contexts.is_named(self.driver, *handle);
+        let handle = || self.handle.filter(named).or_else(|| contexts.name_of(self.context));
         if self.event.is_none()
             && (legacy || at_once)
-            && let (Some(api), Some(handle)) = (Driver::get(self.driver), self.handle)
+            && let (Some(api), Some(handle)) = (Driver::get(self.driver), handle())
         {
             let record = || record(api, self.stream as CUstream, handle as CUcontext);
             self.event = if legacy { process.captures.outside(record).flatten() } else { record() };
@@ -40,9 +44,7 @@ impl Departure {
     }
 
     fn is_over(&self, process: &Process) -> bool {
-        let contexts = &process.contexts;
-        !contexts.is_there(self.context)
-            || self.handle.is_some_and(|handle| !contexts.is_named(self.driver, handle))
+        !process.contexts.is_there(self.context)
     }
 
     /// Whether the stream has come to the event, which is given back then.
