@@ -18,8 +18,8 @@ pub mod cuda {
     pub const OUT_OF_MEMORY: Code = 2;
     pub const NOT_FOUND: Code = 500;
     pub const NOT_PERMITTED: Code = 800;
-    pub const UNKNOWN: Code = 999;
     pub const STREAM_CAPTURE_UNSUPPORTED: Code = 900;
+    pub const UNKNOWN: Code = 999;
 }
 
 /// `nvmlReturn_t` values that the library itself answers.

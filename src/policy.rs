@@ -110,10 +110,14 @@ const LEAST_CORRECTION: u64 = 4 * BLOCK;
 #[must_use]
 pub fn is_learned(learned: Option<u64>, seen: Share, so_far: Option<u32>) -> bool {
     let lasts = so_far.is_some_and(|moments| moments >= seen.moments);
+    let can_be = seen.moments < MANY_MOMENTS;
     match learned {
-        None => lasts || seen.moments < MANY_MOMENTS,
-        Some(_) if seen.moments == MANY_MOMENTS => false,
-        Some(learned) => seen.bytes <= learned / 4 * 3 && learned - seen.bytes >= LEAST_CORRECTION && lasts,
+        None => lasts || can_be,
+        Some(learned) => {
+            let less = seen.bytes <= learned / 4 * 3 && learned - seen.bytes >= LEAST_CORRECTION;
+            // What was a stranger's memory stands in the way of requests within the reserve.
+            less && (can_be && lasts || learned > USUAL_CONTEXT && so_far.is_some())
+        }
     }
 }
 
@@ -215,11 +219,12 @@ mod tests {
         assert!(is_learned(Some(600 << 20), seen(300, 0), Some(0)));
         assert!(!is_learned(Some(16 << 20), seen(12, 0), Some(0)));
         // What rests on others' word has to last.
-        assert!(!is_learned(Some(600 << 20), seen(300, MOMENTS), Some(MOMENTS - 1)));
-        assert!(is_learned(Some(600 << 20), seen(300, MOMENTS), Some(MOMENTS)));
+        assert!(!is_learned(Some(500 << 20), seen(300, MOMENTS), Some(MOMENTS - 1)));
+        assert!(is_learned(Some(500 << 20), seen(300, MOMENTS), Some(MOMENTS)));
         assert!(!is_learned(None, seen(64, MANY_MOMENTS), Some(MANY_MOMENTS - 1)));
         assert!(is_learned(None, seen(64, MANY_MOMENTS), Some(MANY_MOMENTS)));
-        assert!(!is_learned(Some(600 << 20), seen(64, MANY_MOMENTS), Some(1000)));
+        assert!(!is_learned(Some(500 << 20), seen(64, MANY_MOMENTS), Some(1000)));
+        assert!(is_learned(Some(600 << 20), seen(64, MANY_MOMENTS), Some(1)));
     }
 
     #[test]

@@ -170,11 +170,14 @@ impl Contexts {
         self.lock().iter().any(|entry| entry.id == context && entry.is_there())
     }
 
-    /// What the driver calls a context that is there.
+    /// What the driver calls a context.
     pub fn name_of(&self, context: ContextId) -> Option<usize> {
-        let entries = self.lock();
-        let entry = entries.iter().find(|entry| entry.id == context && entry.is_there());
-        entry.map(|entry| entry.handle)
+        self.lock().iter().find(|entry| entry.id == context).map(|entry| entry.handle)
+    }
+
+    /// Whether a context is known by this name. What leaves has it no more.
+    fn is_met(&self, driver: usize, handle: usize) -> bool {
+        self.lock().iter().any(|entry| entry.is(handle, driver) && entry.is_there())
     }
 
     /// A context on each card that this process has contexts of `driver` on: this thread's where it is `current`.
@@ -203,8 +206,7 @@ impl Contexts {
     /// from the primary context of `device`.
     pub fn made(&self, process: &Process, driver: usize, context: CUcontext, created: bool) {
         let Some(api) = Driver::get(driver) else { return };
-        // What leaves has the handle no more.
-        if self.lock().iter().any(|entry| entry.is(context as usize, driver) && entry.is_there()) {
+        if self.is_met(driver, context as usize) {
             return;
         }
         // Only a current context can be asked about its card.

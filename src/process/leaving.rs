@@ -33,7 +33,7 @@ impl Departure {
         let contexts = &process.contexts;
         // With a green context its name goes, and nothing else.
         let named = |handle: &usize| contexts.is_named(self.driver, *handle);
-        let handle = || self.handle.filter(named).or_else(|| contexts.name_of(self.context));
+        let handle = || [self.handle, contexts.name_of(self.context)].into_iter().flatten().find(named);
         if self.event.is_none()
             && (legacy || at_once)
             && let (Some(api), Some(handle)) = (Driver::get(self.driver), handle())

@@ -22,6 +22,12 @@ pub struct Green {
     stand_in: Option<usize>,
 }
 
+impl Green {
+    fn stood_for_by(&self, driver: usize, context: usize) -> bool {
+        self.stand_in == Some(context) && self.driver == driver
+    }
+}
+
 impl Contexts {
     /// The driver has just made `green` on `device`, which keeps the primary context there, and may have made it.
     pub fn green_made(&self, process: &Process, driver: usize, green: CUgreenCtx, device: CUdevice) {
@@ -59,8 +65,7 @@ impl Contexts {
     pub(super) fn of_green(&self, process: &Process, driver: usize, context: usize) -> Option<Place> {
         let device = {
             let greens = lock(&self.greens.0);
-            let stands = |green: &&Green| green.stand_in == Some(context) && green.driver == driver;
-            greens.iter().find(stands)?.device
+            greens.iter().find(|green| green.stood_for_by(driver, context))?.device
         };
         self.primary(process, driver, device)
     }
@@ -68,16 +73,14 @@ impl Contexts {
     /// The context that is there whatever becomes of `context`: the primary one, where that stands for a green context.
     pub fn lasting(&self, process: &Process, driver: usize, context: CUcontext) -> CUcontext {
         let place = self.of_green(process, driver, context as usize);
-        let entries = self.lock();
-        let primary = place.and_then(|place| entries.iter().find(|entry| entry.id == place.context));
-        primary.map_or(context, |entry| entry.handle as CUcontext)
+        let primary = place.and_then(|place| self.name_of(place.context));
+        primary.map_or(context, |name| name as CUcontext)
     }
 
     /// Whether there is a context of this name, or a green one that it stands for.
     pub fn is_named(&self, driver: usize, context: usize) -> bool {
-        let stands = |green: &Green| green.stand_in == Some(context) && green.driver == driver;
-        self.lock().iter().any(|entry| entry.is(context, driver) && entry.is_there())
-            || lock(&self.greens.0).iter().any(stands)
+        self.is_met(driver, context)
+            || lock(&self.greens.0).iter().any(|green| green.stood_for_by(driver, context))
     }
 
     /// The primary context of `device`, met here if it was not before; `None` where it is not up.
