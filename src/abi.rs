@@ -295,8 +295,6 @@ pub const ADVISE_SET_PREFERRED_LOCATION: c_int = 3;
 pub const ADVISE_SET_ACCESSED_BY: c_int = 5;
 /// `CU_DEVICE_CPU`: the host, where the interface names it by a device.
 pub const DEVICE_CPU: CUdevice = -1;
-/// `CU_STREAM_PER_THREAD`.
-pub const STREAM_PER_THREAD: CUstream = 2 as CUstream;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 pub const CAPTURE_MODE_RELAXED: c_int = 2;
 /// `CUpointer_attribute`: `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, an `unsigned`.

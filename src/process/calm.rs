@@ -1,20 +1,20 @@
 //! Moments at which the card can be looked at: what the driver takes without saying so shows there only while nothing else
 //! of this process is on its way.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::policy;
 use crate::sys::clock;
+
+use super::moments::Moments;
 
 /// See the module. Thread-safe.
 pub struct Calm {
     /// Until when, in milliseconds of the coarse clock, costs are put right at every request; 0 once that is over, and
     /// without end before the first context.
     young: AtomicU64,
-    /// Looks at the card since the last context was met with nothing else on its way, as many as can tell something new, and when
-    /// the last of them was.
-    looks: AtomicU32,
-    looked: AtomicU64,
+    /// Moments since the last context was met at which somebody looked at the card with nothing else on its way.
+    looks: Moments,
     /// Calls of this process on their way, as far as they began while costs are put right.
     calls: AtomicUsize,
     /// How many of them ever began.
@@ -25,8 +25,7 @@ impl Default for Calm {
     fn default() -> Calm {
         Calm {
             young: AtomicU64::new(u64::MAX),
-            looks: AtomicU32::new(0),
-            looked: AtomicU64::new(0),
+            looks: Moments::default(),
             calls: AtomicUsize::new(0),
             began: AtomicUsize::new(0),
         }
@@ -53,17 +52,13 @@ impl Calm {
     /// A context was met: its cost is to be put right from now on.
     pub fn met(&self) {
         // What was made at the same moment may not have been counted yet: these looks are not the last.
-        self.looks.store(0, Ordering::Relaxed);
+        self.looks.forget();
         self.young.store(clock::coarse_millis() + YOUNG_MS, Ordering::Relaxed);
     }
 
     /// Somebody has looked in a calm moment.
     pub fn looked(&self) {
-        let now = clock::coarse_millis();
-        if now.saturating_sub(self.looked.load(Ordering::Relaxed)) >= policy::BETWEEN_MOMENTS {
-            self.looked.store(now, Ordering::Relaxed);
-            self.looks.fetch_add(1, Ordering::Relaxed);
-        }
+        self.looks.note();
     }
 
     /// Has calls counted for the next while, and this one, which may have begun before, for as long as the answer lives
@@ -89,8 +84,7 @@ impl Calm {
         if until == 0 || now < until {
             return until != 0;
         }
-        let unseen =
-            self.looks.load(Ordering::Relaxed) < CALM_LOOKS && now < until.saturating_add(PATIENCE_MS);
+        let unseen = self.looks.count() < CALM_LOOKS && now < until.saturating_add(PATIENCE_MS);
         if !unseen {
             let _ = self.young.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }

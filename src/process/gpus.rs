@@ -2,21 +2,21 @@
 //! environment can turn around.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::abi::{CUdevice, DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, nvmlDevice_t};
 use crate::config::{GpuIdentity, Growth, PciAddress, Quota};
 use crate::driver::Driver;
 use crate::ledger::{GpuIndex, Promise};
 use crate::log::{self, Level};
-use crate::policy::{self, BLOCK};
-use crate::sys::clock;
+use crate::policy::BLOCK;
 
 use super::Process;
 use super::budget;
 use super::bus::{self, BusPlace, Visibility};
 use super::identity;
 use super::locks::lock;
+use super::moments::Moments;
 
 /// One card, for the life of the process.
 pub struct Gpu {
@@ -32,11 +32,9 @@ pub struct Gpu {
     /// Whether managed memory of this card is paged; false while only NVML has met it.
     paged: AtomicBool,
     reserve: AtomicU64,
-    /// What a context seemed to cost when this process last looked, in bytes; at how many moments every look has seen that, and the
-    /// last of them, in milliseconds of the coarse clock.
+    /// What a context seemed to cost when this process last looked, in bytes, and the moments at which every look has seen that.
     share_seen: AtomicU64,
-    share_moments: AtomicU32,
-    share_moment: AtomicU64,
+    share_moments: Moments,
     place: Mutex<BusPlace>,
 }
 
@@ -48,15 +46,12 @@ impl Gpu {
 
     /// Notes what a context seems to cost; at how many moments that has been seen, unless it looked otherwise before.
     pub fn note_share(&self, bytes: u64) -> Option<u32> {
-        let now = clock::coarse_millis();
         let again = self.share_seen.swap(bytes, Ordering::Relaxed).abs_diff(bytes) <= BLOCK;
-        let moments = if again { self.share_moments.load(Ordering::Relaxed) } else { 0 };
-        let passed = now.saturating_sub(self.share_moment.load(Ordering::Relaxed));
-        if !again || passed >= policy::BETWEEN_MOMENTS {
-            self.share_moment.store(now, Ordering::Relaxed);
-            self.share_moments.store(moments.saturating_add(1), Ordering::Relaxed);
+        if !again {
+            self.share_moments.forget();
         }
-        again.then(|| self.share_moments.load(Ordering::Relaxed))
+        self.share_moments.note();
+        again.then(|| self.share_moments.count())
     }
 
     /// Physical bytes of the card.
@@ -265,8 +260,7 @@ impl Gpus {
             lazy_from: AtomicU64::new(u64::MAX),
             paged: AtomicBool::new(false),
             share_seen: AtomicU64::new(0),
-            share_moments: AtomicU32::new(0),
-            share_moment: AtomicU64::new(0),
+            share_moments: Moments::default(),
             place: Mutex::new(place),
         }));
         gpu.obey(process);

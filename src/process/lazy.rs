@@ -143,7 +143,7 @@ impl Lazy {
             let Some(api) = Driver::get(piece.driver) else { continue };
             let size = piece.bytes as usize;
             // SAFETY: a range that is ours as a whole; the stream is the thread's own, which waits for no other.
-            let to_host = || unsafe { api.mem_prefetch(*start, size, DEVICE_CPU, STREAM_PER_THREAD) };
+            let to_host = || unsafe { api.mem_prefetch(*start, size, DEVICE_CPU, PER_THREAD_STREAM) };
             // SAFETY: a context of this process; a dead one is refused.
             let moved = unsafe { api.within(piece.handle as CUcontext, to_host) };
             bytes += if moved == Some(Ok(())) { piece.bytes } else { 0 };

@@ -22,6 +22,7 @@ mod identity;
 pub mod lazy;
 pub mod leaving;
 mod locks;
+mod moments;
 pub mod outlived;
 pub mod physical;
 pub mod pools;
