@@ -177,7 +177,8 @@ pub(super) unsafe fn release_primary(call: &Call, next: ReleasePrimary, device: 
 type SetLimit = unsafe extern "C" fn(c_int, usize) -> Code;
 
 /// `cuCtxSetLimit`: what stacks, the printf buffer and the heap of kernels take beyond their defaults, which are part of
-/// what a context costs, is charged to the context.
+/// what a context costs, is charged to the context. What several threads set at once is charged as the largest of it, until it
+/// is set again.
 pub(super) unsafe fn set_limit(call: &Call, next: SetLimit, limit: c_int, value: usize) -> Code {
     // SAFETY: the caller's own arguments.
     let ask = || unsafe { next(limit, value) };
@@ -187,33 +188,27 @@ pub(super) unsafe fn set_limit(call: &Call, next: SetLimit, limit: c_int, value:
         return ask();
     };
     let (process, key) = (call.process, usize::from(place.context.0) << 8 | limit as usize);
-    let held = process.limits.take(key);
-    let before = held.map_or(0, |held| held.bytes);
+    let before = process.limits.take(key).map_or(0, |held| held.bytes);
+    let keep = |bytes| gate::keep_estimated(process, &process.limits, key, bytes, place);
     let charge = match gate::reserve(process, place.gpu, bytes.saturating_sub(before)) {
         Ok(charge) => charge,
         Err(code) => {
-            if let Some(held) = held {
-                process.limits.put_back(key, held);
-            }
+            keep(before);
             return code;
         }
     };
     let code = ask();
     if code != SUCCESS {
-        if let Some(held) = held {
-            process.limits.put_back(key, held);
-        }
+        keep(before);
         return code;
     }
-    let grown = charge.bytes();
-    charge.hand_over();
-    let _ = process.limits.insert(key, bytes, place);
     if let Some(index) = place.gpu.ledger {
         // The driver may take it as late as when a kernel needs it.
-        process.ledger().more_estimated(index, grown);
-        process.ledger().give_back(index, before.saturating_sub(bytes));
-        process.ledger().less_estimated(index, before.saturating_sub(bytes));
+        process.ledger().more_estimated(index, charge.bytes());
     }
+    charge.hand_over();
+    keep(bytes);
+    gate::give_back(process, Some(place.gpu), before.saturating_sub(bytes), true);
     code
 }
 

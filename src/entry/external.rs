@@ -28,16 +28,14 @@ pub(super) unsafe fn import_external(
     let code = ask();
     if code == SUCCESS {
         let bytes = charge.bytes();
-        // SAFETY: the driver has just written it.
-        let stale = call.process.external.insert(unsafe { *memory } as usize, bytes, place);
         charge.hand_over();
         if let Some(index) = place.gpu.ledger {
             // It may lie in memory of the host, for all that the description says.
             call.process.ledger().more_estimated(index, bytes);
         }
-        if let Some(stale) = stale {
-            gate::give_back(call.process, Some(stale.gpu), stale.bytes, true);
-        }
+        // SAFETY: the driver has just written it.
+        let handle = unsafe { *memory } as usize;
+        gate::keep_estimated(call.process, &call.process.external, handle, bytes, place);
     }
     code
 }
@@ -46,12 +44,16 @@ type DestroyExternal = unsafe extern "C" fn(CUexternalMemory) -> Code;
 
 /// `cuDestroyExternalMemory`.
 pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory: CUexternalMemory) -> Code {
-    let taken = call.process.external.take(memory as usize);
+    let external = &call.process.external;
+    let taken = external.take(memory as usize);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(memory) };
     match taken {
         Some(taken) if code == SUCCESS => gate::give_back(call.process, Some(taken.gpu), taken.bytes, true),
-        Some(taken) => call.process.external.put_back(memory as usize, taken),
+        Some(taken) => {
+            let place = Place { gpu: taken.gpu, context: taken.context };
+            gate::keep_estimated(call.process, external, memory as usize, taken.bytes, place);
+        }
         None => {}
     }
     code

@@ -65,6 +65,16 @@ impl Belongings {
         held.remove(&handle)
     }
 
+    /// As [`Belongings::insert`], but the larger of the two stays where they are of one context. Answers the other.
+    #[must_use]
+    pub fn insert_larger(&self, handle: usize, bytes: u64, place: Place) -> Option<Belonging> {
+        let new = Belonging { bytes, gpu: place.gpu, name: self.name(), context: place.context };
+        let mut held = self.lock();
+        let other = held.insert(handle, new)?;
+        let stays = other.context == new.context && other.bytes > bytes;
+        Some(if stays { held.insert(handle, other)? } else { other })
+    }
+
     /// The driver refused to destroy it.
     pub fn put_back(&self, handle: usize, belonging: Belonging) {
         self.lock().insert(handle, belonging);

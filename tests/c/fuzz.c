@@ -1,12 +1,13 @@
 /*
  * fuzz SEED STEPS THREADS [FOCUS]: random sequences of allocation calls, some of them made to fail, three of four of them of one
- * family where FOCUS (1 to 5) says so, as threads meet more often there. After every step (with one thread)
+ * family where FOCUS (1 to 6) says so, as threads meet more often there. After every step (with one thread)
  * or round (with several) what the library charges has to be what the driver says that this process holds, within one block a
  * context. Exit status 1 and the last steps otherwise; the same seed makes the same sequence.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 
+#include "fuzz/belongings.h"
 #include "fuzz/captures.h"
 #include "fuzz/code.h"
 #include "fuzz/contexts.h"
@@ -26,23 +27,27 @@ static const char *const fallible[] = {
     /* only with code */
     "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuLibraryLoadData", "cuLibraryGetModule",
     "cuLibraryUnload", "cuKernelGetFunction", "cuFuncLoad",
+    /* only with what belongs to contexts */
+    "cuCtxSetLimit", "cuImportExternalMemory", "cuDestroyExternalMemory",
 };
-enum { FALLIBLE = sizeof fallible / sizeof fallible[0], ABOUT_CODE = 8 };
+enum { ABOUT_BELONGINGS = 3, ABOUT_CODE = 8, FALLIBLE = sizeof fallible / sizeof fallible[0] - ABOUT_BELONGINGS };
 
-/* What three of four steps are about: pools, contexts, physical memory, graphs, captures. The numbers are those of `step`. */
+/* What three of four steps are about: pools, contexts, physical memory, graphs, captures, what belongs to contexts. The numbers are those of `step`. */
 static int focus;
-enum { REQUEST = 0, GIVE_BACK = 5, VIRTUAL = 8, POOLS = 9, GRAPHS = 10, OTHER = 11, CONTEXT, SPARSE_ARRAY, CAPTURE };
+enum { REQUEST = 0, GIVE_BACK = 5, VIRTUAL = 8, POOLS = 9, GRAPHS = 10, OTHER = 11, CONTEXT, SPARSE_ARRAY, CAPTURE, LIMIT, FOREIGN };
 static const int families[][4] = {
     {POOLS, POOLS, REQUEST, GIVE_BACK},
     {CONTEXT, CONTEXT, REQUEST, GIVE_BACK},
     {VIRTUAL, SPARSE_ARRAY, OTHER, GIVE_BACK},
     {GRAPHS, GRAPHS, POOLS, GIVE_BACK},
     {CAPTURE, CONTEXT, REQUEST, GIVE_BACK},
+    {LIMIT, FOREIGN, CONTEXT, GIVE_BACK},
 };
-enum { FAMILIES = sizeof families / sizeof families[0] };
+enum { FAMILIES = sizeof families / sizeof families[0], BELONGINGS = 6 };
 
 static void step(struct player *me, int alone) {
-    const char *failing = !below(me, 10) ? fallible[below(me, with_code ? FALLIBLE : FALLIBLE - ABOUT_CODE)] : NULL;
+    int wanted = focus == BELONGINGS ? FALLIBLE + ABOUT_BELONGINGS : with_code ? FALLIBLE : FALLIBLE - ABOUT_CODE;
+    const char *failing = !below(me, 10) ? fallible[below(me, (size_t)wanted)] : NULL;
     if (failing) {
         note(me, "%s fails once", failing);
         fail_next(failing, below(me, 2) ? 2 : 999, 1);
@@ -54,6 +59,8 @@ static void step(struct player *me, int alone) {
     case POOLS: pools(me); break;
     case CONTEXT: contexts(me, alone); break;
     case CAPTURE: capture(me); break;
+    case LIMIT: limit(me, alone); break;
+    case FOREIGN: external(me); break;
     case SPARSE_ARRAY: sparse(me, alone); break;
     case GRAPHS:
         if (with_code && below(me, 2)) code(me);
@@ -81,21 +88,30 @@ static long long managed(const struct player *me) {
     return bytes;
 }
 
+/* What is charged in whole blocks and no card holds. */
+static long long foreign(const struct player *me) {
+    long long bytes = 0;
+    for (int i = 0; i < MOST; i++)
+        if (me->things[i].kind == EXTERNAL) bytes += (long long)((me->things[i].bytes + BLOCK - 1) / BLOCK * BLOCK);
+    return bytes;
+}
+
 static int check(struct player *players, int count, unsigned long at, int waited) {
     size_t free = 0, total = 0;
     int live = 0;
-    long long unheld = 0;
+    long long unheld = 0, elsewhere = 0;
     CUresult code = cu.mem_info(&free, &total);
     for (int p = 0; p < count; p++) {
         unheld += managed(&players[p]);
+        elsewhere += foreign(&players[p]);
         for (int i = 1; i < CONTEXTS; i++) live += players[p].contexts[i] != NULL;
     }
     long long charged = (long long)(total - free), held = (long long)process_bytes(0);
-    long long difference = charged - unheld - held, allowed = (long long)BLOCK * (live + 1);
+    long long difference = charged - unheld - elsewhere - held, allowed = (long long)BLOCK * (live + 1);
     /* Managed memory that shares a page with other managed memory is charged once. */
     long long slack = unheld ? unheld : 0;
     /* Above the limit, as a context may bring it, all that is seen is that nothing is free. */
-    int above = !free && held > charged;
+    int above = !free && held + elsewhere > charged;
     if (!code && difference <= allowed && (above || difference >= -allowed - slack)) return 0;
     /* Streams may have come to what they were to unmap: whoever waits for them sees it. Too little is never charged. */
     if (!code && difference > 0 && !waited && count == 1 && !cu.ctx_sync()) return check(players, count, at, 1);

@@ -1,11 +1,13 @@
 /*
- * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, while another destroys it. Every other round they
- * only allocate, and others allocate and free in a context that stays, which may be given the same addresses at once. With all of
- * them done what is charged is what the card holds. Exit status 1 where it is not.
+ * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, set its limits and import memory of another
+ * interface, while another destroys it. Every other round they only allocate, and others allocate and free in a context that stays,
+ * which may be given the same addresses at once, and set a limit of it. With all of them done what is charged is what the card holds.
+ * Exit status 1 where it is not.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "harness/driver.h"
@@ -18,19 +20,27 @@
 static struct driver cu;
 static CUcontext context, primary;
 static atomic_int going, freeing;
+static CUDA_EXTERNAL_MEMORY_HANDLE_DESC foreign = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 8 << 20};
+
+/* The heap of kernels, of which the first 8 MiB are the context's own. */
+static CUresult set_heap(int blocks) { return cu.ctx_set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)(8 + 2 * blocks) << 20); }
 
 static void *play(void *unused) {
     (void)unused;
     CUdeviceptr at[MOST];
     CUarray arrays[MOST];
     const CUDA_ARRAY3D_DESCRIPTOR shape = {512, 512, 0, CU_AD_FORMAT_FLOAT, 1, 0};
-    int held = 0, refused = 0;
+    int held = 0, refused = 0, turn = 0;
     cu.ctx_set(context);
     while (atomic_load(&going) && refused < 50) {
         if (!atomic_load(&freeing)) {
             refused += cu.alloc(&at[0], 2 << 20) != 0;
             continue;
         }
+        CUexternalMemory imported;
+        refused += set_heap(held) != 0;
+        if (cu.external_import(&imported, &foreign)) refused++;
+        else if (turn++ % 8) cu.external_destroy(imported); /* or it goes with the context */
         if (held < MOST) {
             CUresult code = held % 2 ? cu.alloc(&at[held], 4 << 20) : cu.array_create_3d(&arrays[held], &shape);
             if (code) refused++;
@@ -51,7 +61,7 @@ static void *stay(void *kept) {
     for (int i = 0; atomic_load(&going); i = (i + 1) % MOST) {
         if (at[i] && cu.free(at[i])) break;
         at[i] = 0;
-        if (cu.alloc(&at[i], 4 << 20)) at[i] = 0;
+        if (set_heap(i) || cu.alloc(&at[i], 4 << 20)) at[i] = 0;
     }
     return NULL;
 }
@@ -61,6 +71,7 @@ int main(int argc, char **argv) {
     unsigned long long (*process_bytes)(int) = dlsym(driver_library(), "simgpu_process_bytes");
     cu = reach_driver("dlsym");
     if (!process_bytes || cu.init(0) || cu.primary_retain(&primary, 0) || cu.ctx_set(primary)) return 3;
+    foreign.handle.fd = memfd_create("foreign", MFD_CLOEXEC);
     for (int round = 0; round < atoi(argv[1]); round++) {
         int staying = round % 2 ? STAYING : 0;
         pthread_t ids[THREADS + STAYING];
@@ -75,7 +86,8 @@ int main(int argc, char **argv) {
         atomic_store(&going, 0);
         for (int i = 0; i < THREADS + staying; i++) pthread_join(ids[i], NULL);
         size_t free = 0, total = 0;
-        CUresult code = cu.mem_info(&free, &total);
+        CUresult code = set_heap(0);
+        if (!code) code = cu.mem_info(&free, &total);
         if (destroyed || code || total - free != process_bytes(0)) {
             printf("round %d: %d, then %d, %zu charged, %llu held\n", round, destroyed, code, total - free, process_bytes(0));
             return 1;

@@ -27,7 +27,7 @@ static unsigned long long (*process_bytes)(int);
 
 enum kind {
     NONE, PLAIN, MANAGED, POOLED, ARRAY, MIPMAP, HANDLE, RESERVED, MAPPING, POOL, EXEC, GRAPH_MEMORY, SPARSE, TEAM, BOUND,
-    MODULE, LIBRARY
+    MODULE, LIBRARY, EXTERNAL
 };
 
 struct thing {
