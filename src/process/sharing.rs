@@ -1,8 +1,8 @@
 //! Memory at addresses that other processes have opened, or may, and memory of theirs that this one has.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::ledger::{Closing, Key, Shared};
 
@@ -45,6 +45,8 @@ struct Import {
     times: u32,
     context: ContextId,
 }
+
+type Imports<'imports> = MutexGuard<'imports, HashMap<u64, Import>>;
 
 /// See the module. Thread-safe.
 #[derive(Default)]
@@ -118,7 +120,25 @@ impl Sharing {
             drop(imports);
             return holding.end(process);
         }
-        imports.insert(address, Import { holding, times: 1, context });
+        self.keep(process, imports, address, Import { holding, times: 1, context });
+    }
+
+    fn keep(&self, process: &Process, mut imports: Imports, address: u64, import: Import) {
+        let context = import.context;
+        imports.insert(address, import);
+        drop(imports);
+        if !process.contexts.is_alive(context) {
+            // With its context it was not forgotten, as it was not there yet.
+            self.drop_imports(process, context);
+        }
+    }
+
+    fn drop_imports(&self, process: &Process, context: ContextId) {
+        let of = |_: &u64, import: &mut Import| import.context == context;
+        let gone: Vec<Import> = lock(&self.imports).extract_if(of).map(|(_, import)| import).collect();
+        for import in gone {
+            import.holding.end(process);
+        }
     }
 
     /// Takes what is at `address` out, once, before the driver is asked; to be [gone](Self::gone) or [put
@@ -158,10 +178,19 @@ impl Sharing {
         if let Some(import) = taken.import {
             let mut imports = lock(&self.imports);
             match imports.get_mut(&taken.address) {
-                Some(known) => known.times += 1,
-                None => {
-                    imports.insert(taken.address, Import { times: 1, ..import });
+                Some(known) => {
+                    known.times += 1;
+                    drop(imports);
+                    if import.times == 0 {
+                        // Another thread has opened and paid for it meanwhile.
+                        import.holding.end(process);
+                    }
                 }
+                None if import.times == 0 => {
+                    self.keep(process, imports, taken.address, Import { times: 1, ..import });
+                }
+                // It went with its context.
+                None => {}
             }
         }
     }
@@ -178,13 +207,7 @@ impl Sharing {
         if !self.is_any() {
             return Vec::new();
         }
-        let imports: Vec<Import> = lock(&self.imports)
-            .extract_if(|_, import| import.context == context)
-            .map(|(_, import)| import)
-            .collect();
-        for import in imports {
-            import.holding.end(process);
-        }
+        self.drop_imports(process, context);
         let gone = |_: &u64, export: &mut Export| export.context.is_none_or(|of| of == context);
         let exports: Vec<Export> = lock(&self.exports).extract_if(gone).map(|(_, export)| export).collect();
         exports.into_iter().map(|export| process.ledger().close_shared(export.shared)).collect()

@@ -115,6 +115,10 @@ impl<'process> Weighing<'process> {
                 _ => process.ledger().give_back(ledger, charge.unsigned_abs()),
             });
             if settled {
+                if !process.contexts.is_alive(spot.place.context) {
+                    // With its context it was not forgotten, as it was not there yet.
+                    process.give_back(spot.place.gpu, process.code.drop_context(spot.place.context));
+                }
                 return grown;
             }
         }

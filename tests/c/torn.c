@@ -1,8 +1,8 @@
 /*
- * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, set its limits and import memory of another
- * interface, while another destroys it. Every other round they only allocate, and others allocate and free in a context that stays,
- * which may be given the same addresses at once, and set a limit of it. With all of them done what is charged is what the card holds.
- * Exit status 1 where it is not.
+ * torn ROUNDS: threads allocate and free in a context, of memory and of arrays, set its limits, load code and import memory of
+ * another interface, while another destroys it. Every other round they only allocate, and others allocate and free in a context that
+ * stays, which may be given the same addresses at once, and set a limit of it. With all of them done what is charged is what the
+ * card holds. Exit status 1 where it is not.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/driver.h"
+#include "harness/image.h"
 #include "harness/sizes.h"
 
 #define THREADS 4
@@ -25,8 +26,9 @@ static CUDA_EXTERNAL_MEMORY_HANDLE_DESC foreign = {.type = CU_EXTERNAL_MEMORY_HA
 /* The heap of kernels, of which the first 8 MiB are the context's own. */
 static CUresult set_heap(int blocks) { return cu.ctx_set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)(8 + 2 * blocks) << 20); }
 
-static void *play(void *unused) {
-    (void)unused;
+/* One thread also loads code, which takes its time. */
+static void *play(void *loads) {
+    char text[256];
     CUdeviceptr at[MOST];
     CUarray arrays[MOST];
     const CUDA_ARRAY3D_DESCRIPTOR shape = {512, 512, 0, CU_AD_FORMAT_FLOAT, 1, 0};
@@ -37,7 +39,10 @@ static void *play(void *unused) {
             refused += cu.alloc(&at[0], 2 << 20) != 0;
             continue;
         }
+        CUmodule module;
         CUexternalMemory imported;
+        if (loads && cu.module_load(&module, image_with(text, sizeof text, 12 << 20))) refused++;
+        else if (loads && turn % 2) refused += cu.module_unload(module) != 0;
         refused += set_heap(held) != 0;
         if (cu.external_import(&imported, &foreign)) refused++;
         else if (turn++ % 8) cu.external_destroy(imported); /* or it goes with the context */
@@ -79,7 +84,7 @@ int main(int argc, char **argv) {
         if (cu.ctx_create(&context, 0, 0) || cu.ctx_set(primary)) return 3;
         atomic_store(&going, 1);
         atomic_store(&freeing, !staying);
-        for (int i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, play, NULL);
+        for (int i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, play, i ? NULL : &cu);
         for (int i = 0; i < staying; i++) pthread_create(&ids[THREADS + i], NULL, stay, kept[i]);
         usleep((staying ? 100 : 1000) + 100 * (round % 20));
         CUresult destroyed = cu.ctx_destroy(context);

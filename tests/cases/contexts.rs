@@ -151,6 +151,16 @@ fn what_threads_do_in_a_context_while_it_is_destroyed_leaves_no_charge() {
     assert_eq!((torn.code(), torn.stdout.as_str(), torn.stderr.as_str()), (0, "", ""), "{torn}");
 }
 
+#[test]
+fn what_threads_import_in_a_context_while_it_is_destroyed_leaves_no_charge() {
+    if needs_the_simulator() {
+        return;
+    }
+    let machine = Machine::new("16GiB,context=16MiB,jitter=300us");
+    let torn = Run::new(c_program("torn_import")).on(&machine).within(&four_gib()).args(["200"]).finish();
+    assert_eq!((torn.code(), torn.stdout.as_str(), torn.stderr.as_str()), (0, "", ""), "{torn}");
+}
+
 /// While one thread destroys a context, another may be given its handle for a new one.
 #[test]
 fn a_context_with_the_handle_of_a_destroyed_one_keeps_its_charge() {
