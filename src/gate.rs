@@ -11,7 +11,6 @@ use crate::log::{self, Level};
 use crate::policy;
 use crate::process::Process;
 use crate::process::allocations::{Owner, Taken};
-use crate::process::belongings::Belongings;
 use crate::process::contexts::{ContextId, Place};
 use crate::process::gpus::Gpu;
 use crate::process::physical::Gone;
@@ -340,11 +339,11 @@ pub fn give_back(process: &Process, gpu: Option<&Gpu>, bytes: u64, estimated: bo
 /// Keeps what is charged by estimate under `handle` of `place`, for as long as that context is there, which may be no longer. Where
 /// another thread has kept something there meanwhile nobody knows which of the two it is, and the larger stays.
 #[inline(never)]
-pub fn keep_estimated(process: &Process, kept: &Belongings, handle: usize, bytes: u64, place: Place) {
-    let other = kept.insert_larger(handle, bytes, place);
+pub fn keep_estimated(process: &Process, handle: usize, bytes: u64, place: Place) {
+    let other = process.estimates.insert_larger(handle, bytes, place);
     // With its context it was not forgotten, as it was not there yet.
     let alive = process.contexts.is_alive(place.context);
-    let gone = if alive { None } else { kept.take_of(handle, place.context) };
+    let gone = if alive { None } else { process.estimates.take_of(handle, place.context) };
     for spare in other.into_iter().chain(gone) {
         give_back(process, Some(spare.gpu), spare.bytes, true);
     }

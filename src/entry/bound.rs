@@ -7,6 +7,7 @@ use super::capture::per_thread;
 use super::*;
 use crate::gate;
 use crate::process::bound::Region;
+use crate::process::contexts::ContextId;
 use crate::process::gpus::Gpu;
 use crate::process::physical::{Detached, Pin};
 
@@ -39,6 +40,8 @@ const NOBODY: u64 = u64::MAX;
 /// One operation on its way: what it is to bind, and what was bound there before.
 struct Operation {
     array: usize,
+    /// The context that the array goes with.
+    context: ContextId,
     region: Region,
     pin: Option<Pin>,
     before: Detached,
@@ -92,12 +95,13 @@ unsafe fn operate(
         let known = arrays.find(array).filter(|array| array.bytes == 0);
         let region = region_of(known.map_or(NOBODY, |array| array.name), info);
         let pin = (info.operation == OPERATION_MAP).then(|| physical.pin(info.handle)).flatten();
-        Operation { array, region, pin, before: physical.detach(&region, None) }
+        let context = known.map_or(place.context, |array| array.context);
+        Operation { array, context, region, pin, before: physical.detach(&region, None) }
     };
     let operations: Vec<Operation> = (0..count as usize).map(prepare).collect();
     let code = ask();
     let mut leaving = Vec::new();
-    for Operation { array, mut region, pin, before } in operations {
+    for Operation { array, context, mut region, pin, before } in operations {
         if code == SUCCESS {
             leaving.push(before);
             if region.holder == NOBODY {
@@ -114,6 +118,10 @@ unsafe fn operate(
             let bound = code == SUCCESS || perhaps;
             let let_go = if bound { physical.bind(pin, region, this) } else { physical.unpin(pin) };
             gate::gone(process, let_go);
+        }
+        if !process.contexts.is_alive(context) {
+            // With its context the array was let go of before this was bound to it.
+            gate::gone(process, physical.holder_gone(region.holder));
         }
     }
     leaving.retain(|bindings| !bindings.is_empty());

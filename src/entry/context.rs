@@ -174,6 +174,9 @@ pub(super) unsafe fn release_primary(call: &Call, next: ReleasePrimary, device: 
     code
 }
 
+/// Tells limits, which have no handle, from what has one.
+const NO_HANDLE: usize = 1 << (usize::BITS - 1);
+
 type SetLimit = unsafe extern "C" fn(c_int, usize) -> Code;
 
 /// `cuCtxSetLimit`: what stacks, the printf buffer and the heap of kernels take beyond their defaults, which are part of
@@ -187,9 +190,9 @@ pub(super) unsafe fn set_limit(call: &Call, next: SetLimit, limit: c_int, value:
     else {
         return ask();
     };
-    let (process, key) = (call.process, usize::from(place.context.0) << 8 | limit as usize);
-    let before = process.limits.take(key).map_or(0, |held| held.bytes);
-    let keep = |bytes| gate::keep_estimated(process, &process.limits, key, bytes, place);
+    let (process, key) = (call.process, NO_HANDLE | usize::from(place.context.0) << 8 | limit as usize);
+    let before = process.estimates.take(key).map_or(0, |held| held.bytes);
+    let keep = |bytes| gate::keep_estimated(process, key, bytes, place);
     let charge = match gate::reserve(process, place.gpu, bytes.saturating_sub(before)) {
         Ok(charge) => charge,
         Err(code) => {

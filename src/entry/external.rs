@@ -35,7 +35,7 @@ pub(super) unsafe fn import_external(
         }
         // SAFETY: the driver has just written it.
         let handle = unsafe { *memory } as usize;
-        gate::keep_estimated(call.process, &call.process.external, handle, bytes, place);
+        gate::keep_estimated(call.process, handle, bytes, place);
     }
     code
 }
@@ -44,15 +44,14 @@ type DestroyExternal = unsafe extern "C" fn(CUexternalMemory) -> Code;
 
 /// `cuDestroyExternalMemory`.
 pub(super) unsafe fn destroy_external(call: &Call, next: DestroyExternal, memory: CUexternalMemory) -> Code {
-    let external = &call.process.external;
-    let taken = external.take(memory as usize);
+    let taken = call.process.estimates.take(memory as usize);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(memory) };
     match taken {
         Some(taken) if code == SUCCESS => gate::give_back(call.process, Some(taken.gpu), taken.bytes, true),
         Some(taken) => {
             let place = Place { gpu: taken.gpu, context: taken.context };
-            gate::keep_estimated(call.process, external, memory as usize, taken.bytes, place);
+            gate::keep_estimated(call.process, memory as usize, taken.bytes, place);
         }
         None => {}
     }

@@ -74,10 +74,8 @@ pub struct Process {
     pub graphs: Graphs,
     /// Its arrays.
     pub arrays: Belongings,
-    /// What limits of its contexts take beyond their defaults.
-    pub limits: Belongings,
-    /// Memory of other interfaces that it has imported.
-    pub external: Belongings,
+    /// What of its contexts is charged by estimate: what limits take beyond their defaults, and memory of other interfaces.
+    pub estimates: Belongings,
     /// What it shares with other processes by address.
     pub sharing: Sharing,
     /// What its code takes.
@@ -109,8 +107,7 @@ impl Process {
             leaving: Leaving::default(),
             graphs: Graphs::default(),
             arrays: Belongings::default(),
-            limits: Belongings::default(),
-            external: Belongings::default(),
+            estimates: Belongings::default(),
             sharing: Sharing::default(),
             code: Code::default(),
             captures: Captures::default(),

@@ -113,12 +113,11 @@ impl Contexts {
             gate::gone(process, process.physical.holder_gone(array.name));
         }
         let arrays: u64 = arrays.iter().map(|array| array.bytes).sum();
-        let limits: u64 = process.limits.drop_context(entry.id).iter().map(|limit| limit.bytes).sum();
-        let external: u64 = process.external.drop_context(entry.id).iter().map(|memory| memory.bytes).sum();
+        let estimates: u64 = process.estimates.drop_context(entry.id).iter().map(|held| held.bytes).sum();
         let code = process.code.drop_context(entry.id);
         if let Some(index) = entry.gpu.ledger {
-            process.ledger().give_back(index, memory.bytes + arrays + limits + external + code);
-            process.ledger().less_estimated(index, memory.estimated + limits + external);
+            process.ledger().give_back(index, memory.bytes + arrays + estimates + code);
+            process.ledger().less_estimated(index, memory.estimated + estimates);
             process.ledger().context_gone(index, entry.cost);
         }
         drop(closing);
