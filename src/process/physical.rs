@@ -37,6 +37,8 @@ struct Piece {
     /// What this process is charged for it.
     bytes: u64,
     shared: Option<Common>,
+    /// What it was last called by.
+    handle: u64,
     /// Handle references: one for its creation, one for each time it was retained.
     references: u32,
     /// To addresses, and bindings, and calls on their way that make such.
@@ -59,8 +61,8 @@ pub struct Physical {
 #[derive(Default)]
 struct State {
     pieces: HashMap<u64, Piece>,
-    /// The piece a handle stands for. The driver may give a handle's number to a new piece while the old one is
-    /// still mapped, so pieces have names of their own.
+    /// The piece a handle stands for, as long as there is one: it may be mapped by one thread while another releases it. The driver
+    /// may give a handle's number to a new piece while the old one is still mapped, so pieces have names of their own.
     handles: HashMap<u64, u64>,
     mappings: BTreeMap<u64, Mapping>,
     bindings: Bindings,
@@ -127,15 +129,12 @@ impl Physical {
         let mut state = self.lock();
         let name = |common: Option<Common>| common.map(|common| common.shared);
         let same = |piece: &Piece| name(piece.shared) == name(common);
-        let had = state.handles.get(&handle).copied().or_else(|| {
+        let had = state.referenced(handle).or_else(|| {
             let held = state.pieces.iter().find(|(_, piece)| common.is_some() && same(piece));
             held.map(|(name, _)| *name)
         });
         let Some(name) = had else { return false };
-        state.handles.insert(handle, name);
-        if let Some(piece) = state.pieces.get_mut(&name) {
-            piece.references += 1;
-        }
+        state.refer(handle, name);
         true
     }
 
@@ -154,53 +153,37 @@ impl Physical {
         let mut state = self.lock();
         let at = state.at(address);
         let Some(piece) = at.or_else(|| state.handles.get(&handle).copied()) else { return };
-        state.handles.insert(handle, piece);
-        if let Some(piece) = state.pieces.get_mut(&piece) {
-            piece.references += 1;
-        }
+        state.refer(handle, piece);
     }
 
-    /// Takes one reference of `handle` out before the driver is asked to release it, so that the handle's number
-    /// can at once be another's; `put_back` undoes it.
+    /// Takes one reference of `handle` out before the driver is asked to release it, so that the handle's number can at once be
+    /// another's; `put_back` undoes it.
     #[inline(never)]
     pub fn release(&self, handle: u64) -> Release {
         let mut state = self.lock();
-        let Some(&piece) = state.handles.get(&handle) else {
-            return Release { piece: None, handle, last: false };
-        };
-        let last = match state.pieces.get_mut(&piece) {
-            Some(piece) => {
-                piece.references = piece.references.saturating_sub(1);
-                // Kept until the driver has answered: another thread may unmap the rest of it meanwhile.
-                piece.mappings += 1;
-                piece.references == 0
-            }
-            None => true,
-        };
-        if last {
-            state.handles.remove(&handle);
+        let name = state.referenced(handle);
+        if let Some(piece) = name.and_then(|name| state.pieces.get_mut(&name)) {
+            piece.references -= 1;
+            // Kept until the driver has answered: another thread may unmap the rest of it meanwhile.
+            piece.mappings += 1;
         }
-        Release { piece: Some(piece), handle, last }
+        Release(name)
     }
 
     /// The driver refused the release.
-    pub fn put_back(&self, release: Release) {
+    pub fn put_back(&self, Release(name): Release) {
         let mut state = self.lock();
-        let Some(name) = release.piece else { return };
-        if let Some(piece) = state.pieces.get_mut(&name) {
+        if let Some(piece) = name.and_then(|name| state.pieces.get_mut(&name)) {
             piece.references += 1;
             piece.mappings = piece.mappings.saturating_sub(1);
-        }
-        if release.last {
-            state.handles.insert(release.handle, name);
         }
     }
 
     /// The driver released it; answers what is gone by that.
-    pub fn released(&self, release: Release) -> Vec<Gone> {
+    pub fn released(&self, Release(name): Release) -> Vec<Gone> {
         let mut gone = Vec::new();
-        if let Some(piece) = release.piece {
-            self.lock().let_go(piece, &mut gone);
+        if let Some(name) = name {
+            self.lock().let_go(name, &mut gone);
         }
         gone
     }
@@ -325,17 +308,28 @@ impl Physical {
 
 /// A reference on its way out.
 #[must_use]
-pub struct Release {
-    piece: Option<u64>,
-    handle: u64,
-    last: bool,
-}
+pub struct Release(Option<u64>);
 
 impl State {
     /// The piece mapped at `address`.
     fn at(&self, address: u64) -> Option<u64> {
         let (start, mapping) = self.mappings.range(..=address).next_back()?;
         (address - start < mapping.bytes).then_some(mapping.piece)
+    }
+
+    /// The piece that `handle` stands for, unless the last reference to it is on its way out.
+    fn referenced(&self, handle: u64) -> Option<u64> {
+        let name = self.handles.get(&handle).copied();
+        name.filter(|name| self.pieces.get(name).is_some_and(|piece| piece.references > 0))
+    }
+
+    /// One more reference to a piece, as `handle`.
+    fn refer(&mut self, handle: u64, name: u64) {
+        self.handles.insert(handle, name);
+        if let Some(piece) = self.pieces.get_mut(&name) {
+            piece.handle = handle;
+            piece.references += 1;
+        }
     }
 
     fn number(&mut self) -> u64 {
@@ -345,7 +339,7 @@ impl State {
 
     fn enter(&mut self, handle: u64, gpu: Option<&'static Gpu>, bytes: u64) -> u64 {
         let piece = self.number();
-        self.pieces.insert(piece, Piece { gpu, bytes, shared: None, references: 1, mappings: 0 });
+        self.pieces.insert(piece, Piece { gpu, bytes, shared: None, handle, references: 1, mappings: 0 });
         self.handles.insert(handle, piece);
         piece
     }
@@ -373,6 +367,9 @@ impl State {
         }
         let shared = piece.shared.map(|common| common.shared);
         gone.push(Gone { gpu: piece.gpu, bytes: piece.bytes, shared });
+        if self.handles.get(&piece.handle) == Some(&name) {
+            self.handles.remove(&piece.handle);
+        }
         self.pieces.remove(&name);
         for binding in self.bindings.take_all(name) {
             self.let_go(binding.piece, gone);

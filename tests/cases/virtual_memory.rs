@@ -1,6 +1,8 @@
 //! The virtual memory interface: memory stays until its last mapping and its last handle are gone.
 
-use crate::harness::{expect, four_gib, one_card};
+use crate::common::programs::c_program;
+use crate::common::{Machine, Run};
+use crate::harness::{expect, four_gib, needs_the_simulator, one_card};
 
 #[test]
 fn a_handle_released_while_mapped_stays_charged_until_it_is_unmapped() {
@@ -103,4 +105,19 @@ fn releasing_handles_early_does_not_lead_around_the_limit() {
             "create d 1GiB -> 0",
         ],
     );
+}
+
+#[test]
+fn what_one_thread_maps_while_another_releases_it_is_charged() {
+    if needs_the_simulator() {
+        return;
+    }
+    for machine in ["16GiB,context=16MiB", "16GiB,context=16MiB,jitter=300us"] {
+        let run = Run::new(c_program("released_while_mapped"))
+            .on(&Machine::new(machine))
+            .within(&four_gib())
+            .args(["300"])
+            .finish();
+        assert_eq!((run.code(), run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{run}");
+    }
 }
