@@ -125,7 +125,7 @@ macro_rules! hooked_functions {
             cuCtxCreate_v4 = "cuCtxCreate" @ 12050 plain fn(context: *mut CUcontext, parameters: *const c_void, flags: c_uint, device: CUdevice) via context::create_v4: "takes what a context takes";
             cuCtxDestroy = "cuCtxDestroy" @ 2000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
             cuCtxDestroy_v2 = "cuCtxDestroy" @ 4000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
-            cuCtxDetach = "cuCtxDetach" @ 2000 plain fn(context: CUcontext) via context::destroy: "gives back a context and all in it";
+            cuCtxDetach = "cuCtxDetach" @ 2000 plain fn(context: CUcontext) via context::detach: "gives back a context and all in it, the last time";
             cuCtxSetLimit = "cuCtxSetLimit" @ 3010 plain fn(limit: c_int, value: usize) via context::set_limit: "takes memory for stacks, the printf buffer and the heap of kernels";
             cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" @ 7000 plain fn(context: *mut CUcontext, device: CUdevice) via context::retain_primary: "takes what a context takes, the first time";
             cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease" @ 7000 plain fn(device: CUdevice) via context::release_primary: "gives back the primary context, the last time";

@@ -122,14 +122,14 @@ pub fn is_learned(learned: Option<u64>, seen: Share, so_far: Option<u32>) -> boo
 }
 
 /// The bytes of an array: rows padded to 64 bytes, heights to 8 rows, the tiles in which the driver lays arrays
-/// out; `levels` of a mipmap, each half the size of the one before; in whole blocks.
+/// out; `levels` of a mipmap, each half the size of the one before but with as many `layers`; in whole blocks.
 #[must_use]
-pub fn array_bytes(width: u64, height: u64, depth: u64, element: u64, levels: u64) -> u64 {
+pub fn array_bytes([width, height, depth]: [u64; 3], layers: bool, element: u64, levels: u64) -> u64 {
     let level = |level: u64| -> Option<u64> {
         let part = |extent: u64| (extent >> level.min(63)).max(1);
         let row = part(width).checked_mul(element)?.checked_next_multiple_of(64)?;
         let rows = if height == 0 { 1 } else { part(height).checked_next_multiple_of(8)? };
-        row.checked_mul(rows)?.checked_mul(if depth == 0 { 1 } else { part(depth) })
+        row.checked_mul(rows)?.checked_mul(if layers { depth } else { part(depth) }.max(1))
     };
     let sum = (0..levels.clamp(1, 64)).try_fold(0u64, |sum, at| sum.checked_add(level(at)?));
     sum.map_or(u64::MAX, blocks)
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(blocks(1), BLOCK);
         assert_eq!(blocks(BLOCK), BLOCK);
         assert_eq!(blocks(u64::MAX), u64::MAX);
-        assert_eq!(array_bytes(u64::MAX, u64::MAX, u64::MAX, 16, 64), u64::MAX);
+        assert_eq!(array_bytes([u64::MAX; 3], false, 16, 64), u64::MAX);
     }
 
     #[test]
@@ -229,8 +229,10 @@ mod tests {
 
     #[test]
     fn arrays_are_charged_in_tiles_and_blocks() {
-        assert_eq!(array_bytes(1, 0, 0, 1, 1), BLOCK);
-        assert_eq!(array_bytes(1024, 1024, 16, 4, 1), 64 << 20);
-        assert_eq!(array_bytes(1024, 1024, 0, 4, 11), blocks((4 << 20) + (4 << 20) / 3 + 4096));
+        assert_eq!(array_bytes([1, 0, 0], false, 1, 1), BLOCK);
+        assert_eq!(array_bytes([1024, 1024, 16], false, 4, 1), 64 << 20);
+        assert_eq!(array_bytes([1024, 1024, 0], false, 4, 11), blocks((4 << 20) + (4 << 20) / 3 + 4096));
+        assert_eq!(array_bytes([1024, 1024, 16], true, 4, 2), (64 << 20) + (16 << 20));
+        assert_eq!(array_bytes([1024, 1024, 16], false, 4, 2), (64 << 20) + (8 << 20));
     }
 }

@@ -20,12 +20,21 @@ struct Shape {
 /// `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory comes later, from `cuMemCreate`.
 const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
 
+/// `CUDA_ARRAY3D_LAYERED` and `CUDA_ARRAY3D_CUBEMAP`: all levels have as many layers.
+const LAYERS: c_uint = 0x01 | 0x04;
+
 impl Shape {
     /// `None` where the driver gives the array no memory of its own.
     fn bytes(&self) -> Option<u64> {
         let element = self.channels.saturating_mul(channel_bytes(self.format));
-        (self.flags & WITHOUT_MEMORY == 0)
-            .then(|| policy::array_bytes(self.width, self.height, self.depth, element, self.levels))
+        (self.flags & WITHOUT_MEMORY == 0).then(|| {
+            policy::array_bytes(
+                [self.width, self.height, self.depth],
+                self.flags & LAYERS != 0,
+                element,
+                self.levels,
+            )
+        })
     }
 }
 

@@ -37,6 +37,9 @@ fn region_of(holder: u64, info: &CUarrayMapInfo) -> Region {
 /// No array and no object.
 const NOBODY: u64 = u64::MAX;
 
+/// A list is read before the driver is asked, and a wrong count must not end the program. So many tiles are 64 GiB.
+const MOST_OPERATIONS: c_uint = 1 << 20;
+
 /// One operation on its way: what it is to bind, and what was bound there before.
 struct Operation {
     array: usize,
@@ -84,6 +87,9 @@ unsafe fn operate(
     stream: CUstream,
     ask: &mut dyn FnMut() -> Code,
 ) -> Code {
+    if count > MOST_OPERATIONS {
+        return cuda::INVALID_VALUE;
+    }
     // The stream's context need not be current.
     let Some(place) = pool::place_of(call, stream).filter(|_| !list.is_null()) else { return ask() };
     let (process, physical, arrays) = (call.process, &call.process.physical, &call.process.arrays);

@@ -134,17 +134,25 @@ pub(super) unsafe fn create_v4(
 
 type Destroy = unsafe extern "C" fn(CUcontext) -> Code;
 
-/// `cuCtxDestroy` and `cuCtxDetach`.
+/// `cuCtxDestroy`.
 pub(super) unsafe fn destroy(call: &Call, next: Destroy, context: CUcontext) -> Code {
     let contexts = &call.process.contexts;
     let dying = contexts.destroying(call.process, call.driver, context);
     // SAFETY: the caller's own argument.
     let code = unsafe { next(context) };
-    if code == SUCCESS {
-        contexts.destroyed(call.process, dying);
-    } else {
-        contexts.not_destroyed(dying);
-    }
+    contexts.ended(call.process, dying, code == SUCCESS);
+    code
+}
+
+/// `cuCtxDetach`, which gives back one of the references that `cuCtxAttach` has taken: with the last of them the context goes.
+pub(super) unsafe fn detach(call: &Call, next: Destroy, context: CUcontext) -> Code {
+    let contexts = &call.process.contexts;
+    let dying = contexts.destroying(call.process, call.driver, context);
+    // SAFETY: the caller's own argument.
+    let code = unsafe { next(context) };
+    // SAFETY: a context that the driver has handed out; one that is gone is refused.
+    let there = call.api().is_some_and(|api| unsafe { api.within(context, || ()) }.is_some());
+    contexts.ended(call.process, dying, code == SUCCESS && !there);
     code
 }
 

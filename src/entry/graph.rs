@@ -146,6 +146,9 @@ fn with_memory(call: &Call, plan: &Plan, ask: &mut dyn FnMut() -> Code) -> Code 
         Some(charge) => charge.ask(ask),
         None => ask(),
     };
+    if code != SUCCESS {
+        process.graphs.not_launched(plan);
+    }
     for (need, charge) in plan.needs.iter().zip(charges) {
         let Some(pool) = process.pools.of_graphs(call.driver, need.device, need.gpu) else { continue };
         // Also where the driver refused: it may have taken a part of it. Where it does not say, all of it stays charged

@@ -98,19 +98,32 @@ impl Graphs {
 
     /// A launch was done.
     pub fn launched(&self, plan: &Plan) {
-        let mut live = lock(&self.live);
         for address in &plan.frees {
-            live.remove(address);
+            self.forget(*address);
         }
-        live.extend(plan.leaves.iter().map(|(address, ..)| *address));
+        lock(&self.live).extend(plan.leaves.iter().map(|(address, ..)| *address));
+    }
+
+    /// A launch was refused by the driver, and may have freed what an earlier one had left. What is forgotten too much costs a
+    /// refusal at the most.
+    #[cold]
+    pub fn not_launched(&self, plan: &Plan) {
+        for (address, ..) in &plan.leaves {
+            self.forget(*address);
+        }
     }
 
     /// The program freed what may have been left by a launch.
     #[inline]
     pub fn freed(&self, address: CUdeviceptr) {
         if self.any.load(Ordering::Relaxed) {
-            lock(&self.live).remove(&address);
+            self.forget(address);
         }
+    }
+
+    #[inline(never)]
+    fn forget(&self, address: CUdeviceptr) {
+        lock(&self.live).remove(&address);
     }
 
     /// A context is gone, and what launches had left in it. What is forgotten too much costs a refusal at the most.
@@ -126,6 +139,8 @@ impl Graphs {
         let need = |(device, bytes)| {
             Some(Need { gpu: process.gpus.by_device(process, driver, device)?, device, bytes })
         };
+        // One graph may free what another allocates that lies in the same.
+        plan.leaves.retain(|(address, ..)| !plan.frees.contains(address));
         plan.needs = sums.into_iter().filter_map(need).collect();
         Arc::new(plan)
     }
@@ -142,6 +157,25 @@ fn nodes_of(api: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
     Some(nodes)
 }
 
+/// What a graph has of a card as its nodes are gone through, in bytes: by now, and at the most.
+struct Card {
+    device: CUdevice,
+    now: u64,
+    most: u64,
+}
+
+impl Card {
+    #[inline(never)]
+    fn of(cards: &mut Vec<Card>, device: CUdevice) -> &mut Card {
+        let known = cards.iter().position(|card| card.device == device);
+        let at = known.unwrap_or_else(|| {
+            cards.push(Card { device, now: 0, most: 0 });
+            cards.len() - 1
+        });
+        &mut cards[at]
+    }
+}
+
 /// Adds what `graph` takes at the most to `sums`, and what it leaves and frees to `plan`.
 fn collect(api: &Driver, graph: CUgraph, depth: usize, sums: &mut Vec<(CUdevice, u64)>, plan: &mut Plan) {
     let Some(nodes) = nodes_of(api, graph).filter(|_| depth > 0) else { return };
@@ -149,8 +183,7 @@ fn collect(api: &Driver, graph: CUgraph, depth: usize, sums: &mut Vec<(CUdevice,
     // they allocate may be there at once.
     let chain = is_chain(api, graph, nodes.len());
     let mut live: HashMap<CUdeviceptr, (CUdevice, u64)> = HashMap::new();
-    let mut now: HashMap<CUdevice, u64> = HashMap::new();
-    let mut most: HashMap<CUdevice, u64> = HashMap::new();
+    let mut cards: Vec<Card> = Vec::new();
     for node in nodes {
         let mut kind = 0;
         // SAFETY: the graph's own node; the output is a live local of the type that the driver fills.
@@ -166,10 +199,9 @@ fn collect(api: &Driver, graph: CUgraph, depth: usize, sums: &mut Vec<(CUdevice,
                     let device = parameters.pool.location.id;
                     let bytes = crate::policy::blocks(parameters.bytes as u64);
                     live.insert(parameters.address, (device, bytes));
-                    let now = now.entry(device).or_default();
-                    *now = now.saturating_add(bytes);
-                    let most = most.entry(device).or_default();
-                    *most = (*most).max(*now);
+                    let card = Card::of(&mut cards, device);
+                    card.now = card.now.saturating_add(bytes);
+                    card.most = card.most.max(card.now);
                 }
             }
             NODE_MEM_FREE => {
@@ -179,7 +211,7 @@ fn collect(api: &Driver, graph: CUgraph, depth: usize, sums: &mut Vec<(CUdevice,
                     continue;
                 }
                 match live.remove(&address) {
-                    Some((device, bytes)) if chain => *now.entry(device).or_default() -= bytes,
+                    Some((device, bytes)) if chain => Card::of(&mut cards, device).now -= bytes,
                     Some(_) => {}
                     None => plan.frees.push(address),
                 }
@@ -195,10 +227,10 @@ fn collect(api: &Driver, graph: CUgraph, depth: usize, sums: &mut Vec<(CUdevice,
         }
     }
     plan.leaves.extend(live.into_iter().map(|(address, (device, bytes))| (address, device, bytes)));
-    for (device, bytes) in most {
+    for Card { device, most, .. } in cards {
         match sums.iter_mut().find(|(known, _)| *known == device) {
-            Some((_, sum)) => *sum = sum.saturating_add(bytes),
-            None => sums.push((device, bytes)),
+            Some((_, sum)) => *sum = sum.saturating_add(most),
+            None => sums.push((device, most)),
         }
     }
 }

@@ -129,10 +129,14 @@ impl Physical {
         let mut state = self.lock();
         let name = |common: Option<Common>| common.map(|common| common.shared);
         let same = |piece: &Piece| name(piece.shared) == name(common);
-        let had = state.referenced(handle).or_else(|| {
-            let held = state.pieces.iter().find(|(_, piece)| common.is_some() && same(piece));
-            held.map(|(name, _)| *name)
-        });
+        // Where each import has a handle of its own, its number may be one that stood for something else.
+        let by_handle = state.referenced(handle);
+        let had = by_handle
+            .filter(|name| common.is_none() || state.pieces.get(name).is_some_and(same))
+            .or_else(|| {
+                let held = state.pieces.iter().find(|(_, piece)| common.is_some() && same(piece));
+                held.map(|(name, _)| *name)
+            });
         let Some(name) = had else { return false };
         state.refer(handle, name);
         true

@@ -123,6 +123,8 @@ static int context_command(const char *command, char **w, int n) {
     else if (IS("reset-primary", 1)) code = cu.primary_reset(device);
     else if (IS("context", 2)) code = cu.ctx_create((CUcontext *)&find(CONTEXT, w[1])->value, 0, device);
     else if (IS("destroy-context", 2)) code = cu.ctx_destroy((CUcontext)find(CONTEXT, w[1])->value);
+    else if (IS("attach", 2)) code = cu.ctx_attach((CUcontext *)&find(CONTEXT, w[1])->value, 0);
+    else if (IS("detach", 2)) code = cu.ctx_detach((CUcontext)find(CONTEXT, w[1])->value);
     else if (IS("set-context", 2))
         code = cu.ctx_set(strcmp(w[1], "none") ? (CUcontext)find(CONTEXT, w[1])->value : NULL);
     else if (IS("sync", 1)) code = cu.ctx_sync();
@@ -317,6 +319,9 @@ static int object_command(const char *command, char **w, int n) {
     else if (IS("mipmap", 5)) {
         CUDA_ARRAY3D_DESCRIPTOR shape = {parse_size(w[2]), parse_size(w[3]), 0, CU_AD_FORMAT_FLOAT, 1, 0};
         code = cu.mipmap_create((CUmipmappedArray *)&find(MIPMAP, w[1])->value, &shape, atoi(w[4]));
+    } else if (IS("layered-mipmap", 6)) {
+        CUDA_ARRAY3D_DESCRIPTOR shape = {parse_size(w[2]), parse_size(w[3]), parse_size(w[4]), CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_LAYERED};
+        code = cu.mipmap_create((CUmipmappedArray *)&find(MIPMAP, w[1])->value, &shape, atoi(w[5]));
     } else if (IS("destroy-mipmap", 2)) code = cu.mipmap_destroy((CUmipmappedArray)find(MIPMAP, w[1])->value);
     else return 0;
     say(command, code, rest);

@@ -46,10 +46,12 @@ fn padded_rows_and_opaque_layouts_cost_what_the_driver_takes() {
         "array a 1000 1000",
         "array3d b 100 100 50",
         "mipmap m 1024 1024 10",
+        "layered-mipmap l 512 512 16 9",
         "free p",
         "destroy-array a",
         "destroy-array b",
         "destroy-mipmap m",
+        "destroy-mipmap l",
     ]);
 }
 

@@ -172,3 +172,26 @@ fn a_context_with_the_handle_of_a_destroyed_one_keeps_its_charge() {
         Run::new(c_program("reborn")).on(&machine).within(&four_gib()).args(["contexts", "2000"]).finish();
     assert_eq!((run.code(), run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{run}");
 }
+
+#[test]
+fn a_context_goes_with_its_last_reference() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "primary -> 0",
+            "context c -> 0",
+            "attach c -> 0",
+            "alloc a 2GiB -> 0",
+            "detach c -> 0",
+            "set-context c -> 0",
+            "used -> 0 2348MiB",
+            "alloc b 2GiB -> 2",
+            "free a -> 0",
+            "alloc b 2GiB -> 0",
+            "detach c -> 0",
+            "primary -> 0",
+            "used -> 0 0MiB",
+        ],
+    );
+}

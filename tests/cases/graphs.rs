@@ -131,3 +131,26 @@ fn a_graph_that_frees_what_it_left_is_charged_once() {
         ],
     );
 }
+
+#[test]
+fn what_a_graph_within_a_graph_frees_is_taken_anew_at_each_launch() {
+    expect(
+        &four_gib(),
+        &one_card(),
+        &[
+            "graph g -> 0",
+            "graph-alloc g a 2GiB -> 0",
+            "graph child -> 0",
+            "graph-free child a -> 0",
+            "graph-child g child -> 0",
+            "instantiate e g -> 0",
+            "launch e -> 0",
+            "sync -> 0",
+            "trim-graphs -> 0",
+            "used -> 0 0MiB",
+            "alloc b 3GiB -> 0",
+            "launch e -> 2",
+            "used -> 0 3072MiB",
+        ],
+    );
+}

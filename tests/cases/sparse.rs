@@ -396,3 +396,8 @@ fn what_is_mapped_into_tiles_stays_charged_though_the_streams_context_is_not_cur
         "used -> 0 0MiB",
     ]);
 }
+
+#[test]
+fn a_list_that_cannot_be_as_long_as_it_says_is_refused() {
+    expect(&four_gib(), &one_card(), &["map-array-many -> 1", "used -> 0 0MiB"]);
+}

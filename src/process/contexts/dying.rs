@@ -24,14 +24,19 @@ impl Contexts {
     }
 
     /// `context` is about to be destroyed. That is said before the driver is asked, which may give its handle to a new context
-    /// at once. Followed by [`Self::destroyed`] or [`Self::not_destroyed`].
+    /// at once. Followed by [`Self::ended`].
     pub fn destroying(&self, process: &Process, driver: usize, context: CUcontext) -> Dying {
         let before = Before::look(process, driver);
         self.mark_leaving(before, |entry| entry.is(context as usize, driver))
     }
 
+    /// The driver has answered: `gone` says whether they are.
+    pub fn ended(&self, process: &Process, dying: Dying, gone: bool) {
+        if gone { self.destroyed(process, dying) } else { self.not_destroyed(dying) }
+    }
+
     /// They were destroyed: their charge goes, and that of everything in them.
-    pub fn destroyed(&self, process: &Process, Dying { ids, before }: Dying) {
+    fn destroyed(&self, process: &Process, Dying { ids, before }: Dying) {
         let mut gone: Vec<Entry> = Vec::new();
         for entry in self.lock().iter_mut() {
             if entry.life == Life::Leaving && ids.contains(&entry.id) {
@@ -60,7 +65,7 @@ impl Contexts {
     }
 
     /// The driver refused to destroy them.
-    pub fn not_destroyed(&self, Dying { ids, .. }: Dying) {
+    fn not_destroyed(&self, Dying { ids, .. }: Dying) {
         for entry in self.lock().iter_mut() {
             if entry.life == Life::Leaving && ids.contains(&entry.id) {
                 entry.life = Life::There;

@@ -65,6 +65,10 @@ static int sparse_command(const char *command, char **w, int n) {
     } else if (IS("map-array-stream", 2)) {
         code = cu.map_array(queued, queue_length, (CUstream)find(STREAM, w[1])->value);
         queue_length = 0;
+    } else if (IS("map-array-many", 1)) {
+        /* more than there are, the first of which is wrong */
+        static CUarrayMapInfo none;
+        code = cu.map_array(&none, 0x7fffffff, NULL);
     } else if (IS("map-array", 1) || IS("map-array-null", 1)) {
         code = cu.map_array(n == 1 && !strcmp(w[0], "map-array") ? queued : NULL, queue_length, NULL);
         queue_length = 0;

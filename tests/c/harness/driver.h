@@ -20,6 +20,8 @@
     X(mem_info, cuMemGetInfo_v2, "cuMemGetInfo", 3020, (size_t *, size_t *))                                     \
     X(ctx_create, cuCtxCreate_v2, "cuCtxCreate", 3020, (CUcontext *, unsigned, CUdevice))                        \
     X(ctx_destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000, (CUcontext))                                           \
+    X(ctx_attach, cuCtxAttach, "cuCtxAttach", 2000, (CUcontext *, unsigned))                                     \
+    X(ctx_detach, cuCtxDetach, "cuCtxDetach", 2000, (CUcontext))                                                 \
     X(ctx_set, cuCtxSetCurrent, "cuCtxSetCurrent", 4000, (CUcontext))                                            \
     X(ctx_sync, cuCtxSynchronize, "cuCtxSynchronize", 2000, (void))                                              \
     X(primary_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, (CUcontext *, CUdevice))       \

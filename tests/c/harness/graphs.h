@@ -27,11 +27,12 @@ static int graph_command(const char *command, char **w, int n) {
         code = add_node(graph, find(ADDRESS, w[2]), &params, !strcmp(w[0], "graph-alloc-alone"));
     } else if (IS("graph-free", 3)) {
         CUgraphNode last = (CUgraphNode)graph->extra;
-        code = cu.graph_add_free((CUgraphNode *)&graph->extra, (CUgraph)graph->value, &last, 1,
+        code = cu.graph_add_free((CUgraphNode *)&graph->extra, (CUgraph)graph->value, &last, last != NULL,
                                  find(ADDRESS, w[2])->value);
     } else if (IS("graph-child", 3)) {
-        CUgraphNode node;
-        code = cu.graph_add_child(&node, (CUgraph)graph->value, NULL, 0, (CUgraph)find(GRAPH, w[2])->value);
+        CUgraphNode last = (CUgraphNode)graph->extra;
+        CUgraph child = (CUgraph)find(GRAPH, w[2])->value;
+        code = cu.graph_add_child((CUgraphNode *)&graph->extra, (CUgraph)graph->value, &last, last != NULL, child);
     } else if (IS("instantiate", 3) || IS("instantiate", 4)) {
         /* instantiate EXEC GRAPH [FLAGS] */
         CUgraph of = (CUgraph)find(GRAPH, w[2])->value;
