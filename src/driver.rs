@@ -182,11 +182,16 @@ driver_functions! {
 static DRIVERS: [Driver; MOST_DRIVERS] = [const { Driver::unused() }; MOST_DRIVERS];
 
 impl Driver {
-    /// The copy of the driver that `address` lies in, if it lies in one, and its place among them.
+    /// The copy of the driver that `address` lies in, if it lies in one, by its place among them.
     ///
     /// Allocates nothing; takes the loader's read lock.
     pub fn holding(address: *const c_void) -> Option<usize> {
-        object::at(address, |object| is_driver(object).then(|| Self::register(object))).flatten().flatten()
+        Self::around(address).flatten()
+    }
+
+    /// As [`Driver::holding`]; `Some(None)` where it lies in a copy for which there is no place left.
+    pub fn around(address: *const c_void) -> Option<Option<usize>> {
+        object::at(address, |object| is_driver(object).then(|| Self::register(object))).flatten()
     }
 
     /// Any mapped copy of the driver that has `function`, with the address of it there.

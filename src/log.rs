@@ -70,6 +70,17 @@ pub fn enforcement_lost(function: &CStr, why: &str) {
     }
 }
 
+/// Says once in a process that functions of a copy of the driver are refused, as there are too many copies to tell apart.
+pub fn too_many_drivers(function: &CStr) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        always(format_args!(
+            "cuquota: {} is refused in one more copy of the driver: too many are loaded to tell them apart; load fewer",
+            function.to_string_lossy()
+        ));
+    }
+}
+
 /// One line, cut to a fixed length and written at once, so that lines of several processes do not mix.
 fn write(line: fmt::Arguments, file: Option<&CString>) {
     let mut buffer = Line { bytes: [0; 2048], length: 0 };

@@ -24,6 +24,7 @@ mod start;
 mod vmm;
 
 use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::*;
@@ -44,26 +45,32 @@ struct Call<'thread> {
     driver: usize,
     process: &'static Process,
     thread: &'thread Thread,
+    /// Where on the stack.
+    begun: usize,
     on_its_way: Option<OnItsWay<'static>>,
 }
 
 impl<'thread> Call<'thread> {
-    /// Begins a call that leads to `driver`; `None` where this thread is inside another one.
+    /// Begins a call that leads to `driver`; `None` where this thread is inside another one: one that began further up the
+    /// stack. Others it has left by a jump, as out of a signal's handler.
     #[inline]
     fn begin(driver: usize, thread: &'thread Thread) -> Option<Call<'thread>> {
-        if thread.inside.replace(true) {
+        let here = MaybeUninit::<u8>::uninit();
+        let begun = here.as_ptr() as usize;
+        if begun < thread.inside.get() {
             return None;
         }
+        thread.inside.set(begun);
         let process = Process::current();
-        Some(Call { driver, process, thread, on_its_way: process.contexts.calm.on_its_way() })
+        Some(Call { driver, process, thread, begun, on_its_way: process.contexts.calm.on_its_way() })
     }
 
     /// Asks the driver in a call that charges nothing itself. Whatever it runs meanwhile in this thread, such as a profiler
     /// that it loads when it is initialised, is judged for itself.
     fn uncharged(&self, ask: impl FnOnce() -> Code) -> Code {
-        self.thread.inside.set(false);
+        self.thread.inside.set(0);
         let code = ask();
-        self.thread.inside.set(true);
+        self.thread.inside.set(self.begun);
         code
     }
 
@@ -82,7 +89,7 @@ impl<'thread> Call<'thread> {
 impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.thread.inside.set(false);
+        self.thread.inside.set(0);
     }
 }
 
@@ -121,6 +128,18 @@ fn broken(hook: Hook) -> Code {
 #[cold]
 fn absent(hook: Hook) -> Code {
     if hook.is_nvml() { crate::abi::nvml::FUNCTION_NOT_FOUND } else { cuda::NOT_FOUND }
+}
+
+/// What is handed out in place of a function that no hook can lead to.
+pub fn refusing(hook: Hook) -> *const c_void {
+    extern "C" fn refuse_cuda() -> Code {
+        cuda::NOT_PERMITTED
+    }
+    extern "C" fn refuse_nvml() -> Code {
+        crate::abi::nvml::NO_PERMISSION
+    }
+    let refuse: extern "C" fn() -> Code = if hook.is_nvml() { refuse_nvml } else { refuse_cuda };
+    refuse as *const c_void
 }
 
 /// Any function, as far as its address goes.

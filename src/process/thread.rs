@@ -7,8 +7,8 @@ use super::contexts::Last;
 
 /// See the module.
 pub struct Thread {
-    /// Whether the thread is inside a hooked call.
-    pub inside: Cell<bool>,
+    /// Where on the stack the hooked call began that the thread is inside of; 0 for none.
+    pub inside: Cell<usize>,
     /// The context that its last request found current.
     pub last: Cell<Option<Last>>,
     /// Bytes charged already for a context that it is making and has not met yet.
@@ -18,7 +18,7 @@ pub struct Thread {
 thread_local! {
     // Nothing in it is dropped at the thread's end, so that it can be used to the very last.
     static THREAD: Thread =
-        const { Thread { inside: Cell::new(false), last: Cell::new(None), coming: Cell::new(0) } };
+        const { Thread { inside: Cell::new(0), last: Cell::new(None), coming: Cell::new(0) } };
 }
 
 /// Runs `body` with what this thread remembers.

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::names::{self, Lookup, Name};
 use super::{opened, ours, substitute};
+use crate::driver::Driver;
 use crate::sys::object::{self, Object};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -129,7 +130,7 @@ unsafe extern "C" fn pick_dlsym<const COPY: usize>(
             // SAFETY: `real` is a `dlsym`.
             let dlsym: Dlsym = unsafe { core::mem::transmute(real) };
             // SAFETY: the caller's own arguments, or RTLD_NEXT in their place.
-            pick(wanted, handle, caller, |handle| unsafe { dlsym(handle, name) })
+            pick(wanted, handle, caller, real, |handle| unsafe { dlsym(handle, name) })
         }
     }
 }
@@ -149,7 +150,7 @@ unsafe extern "C" fn pick_dlvsym<const COPY: usize>(
             // SAFETY: `real` is a `dlvsym`.
             let dlvsym: Dlvsym = unsafe { core::mem::transmute(real) };
             // SAFETY: the caller's own arguments, or RTLD_NEXT in their place.
-            pick(wanted, handle, caller, |handle| unsafe { dlvsym(handle, name, version) })
+            pick(wanted, handle, caller, real, |handle| unsafe { dlvsym(handle, name, version) })
         }
     }
 }
@@ -161,6 +162,7 @@ fn pick(
     wanted: Name,
     handle: *mut c_void,
     caller: *const c_void,
+    real: *const c_void,
     ask: impl Fn(*mut c_void) -> *mut c_void,
 ) -> Verdict {
     let symbol = match wanted {
@@ -184,19 +186,18 @@ fn pick(
             Some(found) => ControlFlow::Break(found),
             None => ControlFlow::Continue(()),
         });
-        first.unwrap_or_else(|| ask(object::handle_of(caller)).cast_const()).cast_mut()
+        // Not there for the loader either, which says so.
+        let Some(first) = first else { return Verdict::forward(real) };
+        first.cast_mut()
     } else {
         match ask(handle) {
             found if !ours::contain(found) => found,
-            // Our own export stood in front: what is behind it? Last the scope of the caller's own dependencies, which
-            // is nobody else's; a handle is the loader's map of an object.
+            // Our own export stood in front: what is behind it? Last what a plug-in was opened with, which is nobody else's. Its
+            // map is no handle to ask by: that of a mere dependency makes the loader crash.
             _ => match ask(libc::RTLD_NEXT) {
                 found if !found.is_null() || handle != libc::RTLD_DEFAULT => found,
-                _ => match ask(object::handle_of(caller)) {
-                    found if !ours::contain(found) => found,
-                    // Asked again for the error it leaves.
-                    _ => ask(libc::RTLD_NEXT),
-                },
+                found if !ours::is_opened_later(caller) => found,
+                found => Driver::with(symbol).map_or(found, |(_, found)| found.cast_mut()),
             },
         }
     };

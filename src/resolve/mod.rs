@@ -21,19 +21,17 @@ use crate::log;
 /// What a look-up of `hook`'s symbol that found `found` hands out: the hook, where `found` lies in one of the
 /// driver's libraries, and otherwise `found`, another library's own function of that name.
 pub fn substitute(hook: Hook, found: *const c_void) -> *const c_void {
-    match Driver::holding(found) {
+    match Driver::around(found) {
         Some(driver) => hooked(hook, found, driver),
         None => found,
     }
 }
 
-/// The hook that leads to `next` of `driver`.
-fn hooked(hook: Hook, next: *const c_void, driver: usize) -> *const c_void {
-    route::leading_to(hook, next, Some(driver)).unwrap_or_else(|| {
-        log::enforcement_lost(
-            hook.info().symbol,
-            "more copies of the driver are loaded than can be told apart",
-        );
-        next
+/// The hook that leads to `next` of `driver`, or one that refuses: more copies of the driver are loaded than can be told apart.
+fn hooked(hook: Hook, next: *const c_void, driver: Option<usize>) -> *const c_void {
+    let leading = driver.and_then(|driver| route::leading_to(hook, next, Some(driver)));
+    leading.unwrap_or_else(|| {
+        log::too_many_drivers(hook.info().symbol);
+        crate::entry::refusing(hook)
     })
 }

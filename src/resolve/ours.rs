@@ -24,6 +24,23 @@ pub fn count_start_up_objects() {
     AT_START.store(count, Ordering::Relaxed);
 }
 
+/// Whether what holds `address` was opened after the program had started.
+pub fn is_opened_later(address: *const c_void) -> bool {
+    let mut index = 0;
+    let place = object::visit(|object| {
+        index += 1;
+        if object.contains(address) { ControlFlow::Break(index) } else { ControlFlow::Continue(()) }
+    });
+    place.is_some_and(|place| place > at_start())
+}
+
+fn at_start() -> usize {
+    match AT_START.load(Ordering::Relaxed) {
+        0 => usize::MAX,
+        count => count,
+    }
+}
+
 /// Whether `address` lies in this library.
 pub fn contain(address: *const c_void) -> bool {
     object::at(address, is) == Some(true)
@@ -36,10 +53,7 @@ pub fn is(object: &Object) -> bool {
 
 /// Visits the start-up objects behind this library in link order: whom an exported hook stands in front of.
 pub fn after_us<R>(mut look: impl FnMut(&Object) -> ControlFlow<R>) -> Option<R> {
-    let at_start = match AT_START.load(Ordering::Relaxed) {
-        0 => usize::MAX,
-        count => count,
-    };
+    let at_start = at_start();
     let (mut index, mut behind) = (0, false);
     object::visit(|object| {
         index += 1;

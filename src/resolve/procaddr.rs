@@ -32,7 +32,7 @@ pub fn substitute(
         Exported::Hook(hook) => super::substitute(hook, found),
         // The driver's own address, yet no export, or another's function: the table decides.
         Exported::No => match meant {
-            Some(hook) => hooked(hook, found, Driver::holding(found).unwrap_or(asked)),
+            Some(hook) => hooked(hook, found, Driver::around(found).unwrap_or(Some(asked))),
             None => found,
         },
         Exported::Unknown => {

@@ -159,6 +159,55 @@ fn two_copies_of_the_driver_are_each_served_by_their_own_functions() {
 }
 
 #[test]
+fn copies_of_the_driver_that_cannot_be_told_apart_are_refused() {
+    if needs_the_simulator() {
+        return;
+    }
+    let (copies, machine, container) = (crate::common::temp_dir("copies"), one_card(), four_gib());
+    for count in [6, 9] {
+        let mut run = Run::new(c_program("many_drivers")).on(&machine).within(&container);
+        for at in 0..count {
+            let path = copies.path().join(format!("copy{count}.{at}.so"));
+            std::fs::copy(crate::common::sim_dir().join("libcuda.so.1"), &path).unwrap();
+            run = run.arg(path);
+        }
+        let said = run.finish();
+        assert_eq!(
+            (said.code(), said.stdout.trim()),
+            (0, "init 800, retain 800, set 3, 5 GiB 800"),
+            "{said}"
+        );
+        assert_eq!(said.stderr.lines().count(), 1, "{said}");
+        assert!(said.stderr.contains("is refused in one more copy of the driver"), "{said}");
+    }
+}
+
+#[test]
+fn a_thread_that_jumps_out_of_a_call_is_held_afterwards() {
+    if needs_the_simulator() {
+        return;
+    }
+    let (machine, container) = (one_card(), four_gib());
+    let run = Run::new(c_program("jump")).on(&machine).within(&container).finish();
+    assert_eq!((run.code(), run.stdout.trim()), (0, "5 GiB 2, 1 GiB 0"), "{run}");
+}
+
+#[test]
+fn a_dependency_of_a_plug_in_finds_what_that_was_linked_against() {
+    if needs_the_simulator() {
+        return;
+    }
+    let (machine, container, dependency) = (one_card(), four_gib(), c_library("dependency"));
+    let dependency = dependency.to_str().unwrap();
+    for order in [["-lcuda", dependency], [dependency, "-lcuda"]] {
+        let flags = ["-shared", "-fPIC", "-Wl,--no-as-needed", order[0], order[1]];
+        let run = Run::new(c_program("dependent_host")).on(&machine).within(&container);
+        let held = run.arg(c_build("dependent", &flags)).finish();
+        assert_eq!((held.code(), held.stdout.trim()), (0, "none of the name 1, 5 GiB 2, 1 GiB 0"), "{held}");
+    }
+}
+
+#[test]
 fn other_interposers_keep_working_before_and_behind_the_library() {
     if needs_the_simulator() {
         return;
