@@ -239,7 +239,7 @@ fn target(object: &Object, wanted: Name, reference: &Reference) -> Option<*const
                     }
                 })
             };
-            among(true).or_else(|| among(false)).filter(|found| Driver::holding(*found).is_some())
+            among(true).or_else(|| among(false)).filter(|found| Driver::around(*found).is_some())
         }
     }
 }
